@@ -74,10 +74,11 @@ soak: setup ## ROUNDS (200) of backups under writers, and kills at random moment
 	LONGSHORE_ALL_MAJORS=1 $(CARGO) test --release -p longshore --test postgres_backup --test postgres_restore
 	LONGSHORE_PG_ROUNDS=$(or $(ROUNDS),200) LONGSHORE_ROUNDS=$(or $(ROUNDS),200) LONGSHORE_SEED=$$(date +%s) $(CARGO) test --release -p longshore --test postgres_restore -- faults killed --nocapture
 
-fuzz: setup ## Mutates media for SECONDS (600), encrypted ones ROUNDS times (100000), damaged ones with parity PARITY_ROUNDS times (10000), from another seed each time
+fuzz: setup ## Mutates media for SECONDS (600), encrypted ones and batches of T-SQL ROUNDS times (100000), damaged ones with parity PARITY_ROUNDS times (10000), from another seed each time
 	LONGSHORE_CRYPT_ROUNDS=$(or $(ROUNDS),100000) LONGSHORE_SEED=$$(date +%s) $(CARGO) test --release -p longshore-media --test encrypted random -- --nocapture
 	LONGSHORE_PARITY_ROUNDS=$(or $(PARITY_ROUNDS),10000) LONGSHORE_SEED=$$(date +%s) $(CARGO) test --release -p longshore-media --test parity --test parity_encrypted damage
 	LONGSHORE_MUTATION_SECONDS=$(or $(SECONDS),600) LONGSHORE_MUTATION_SEED=$$(date +%s) $(CARGO) test --release -p longshore-media --test mutations -- --nocapture
+	LONGSHORE_SQL_ROUNDS=$(or $(ROUNDS),100000) LONGSHORE_SEED=$$(date +%s) $(CARGO) test --release -p longshore-tsql --test batches -- --nocapture
 	LONGSHORE_MUTATION_SECONDS=$(or $(SECONDS),600) LONGSHORE_MUTATION_SEED=$$(date +%s) $(CARGO) test --release -p longshore-wal --test archive hostile -- --nocapture
 	LONGSHORE_MUTATION_SECONDS=$(or $(SECONDS),600) LONGSHORE_MUTATION_SEED=$$(date +%s) $(CARGO) test --release -p longshore-source --test postgres hostile -- --nocapture
 

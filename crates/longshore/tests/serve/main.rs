@@ -18,6 +18,7 @@ mod prometheus;
 mod raw;
 mod requests;
 mod routines;
+mod scripts;
 mod stage;
 
 #[path = "../sql/answers.rs"]

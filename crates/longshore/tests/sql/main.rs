@@ -126,6 +126,50 @@ fn a_maintenance_solution_installs_once_and_runs() {
 }
 
 #[test]
+fn everyday_reports_and_procedures() {
+    Stage::new().check("everyday");
+}
+
+/// Goal: the exit code of a job's step is what its last query says, and sqlcmd's own variables are there.
+#[test]
+fn a_query_of_exit_decides_the_exit_code() {
+    let stage = Stage::new();
+    for (script, code, said) in [
+        ("PRINT 'before'\nEXIT(SELECT 0)\nPRINT 'after'", 0, "before"),
+        (
+            "EXIT(SELECT COUNT(*) FROM sys.databases WHERE name = 'shop')",
+            1,
+            "1",
+        ),
+        (
+            "EXIT(SELECT n FROM nowhere)",
+            1,
+            "Invalid object name 'nowhere'.",
+        ),
+        ("PRINT '$(SQLCMDDBNAME)'\nGO\nEXIT()", 0, "shop"),
+    ] {
+        std::fs::write(stage.path("exit.sql"), script).unwrap();
+        let output = stage.sql(&["-d", "shop", "-h", "-1", "-W", "-i", "exit.sql"]);
+        let heard = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(code), "{script}: {heard}");
+        assert!(
+            heard.contains(said) && !heard.contains("after"),
+            "{script}: {heard}"
+        );
+    }
+    // Tabs and lines of a value are printed as they are, other control characters are not.
+    let output = stage.sql(&[
+        "-h",
+        "-1",
+        "-W",
+        "-Q",
+        "SELECT 'a' + CHAR(9) + 'b' + CHAR(13) + CHAR(10) + 'c' + CHAR(27)",
+    ]);
+    let heard = text(&output.stdout);
+    assert!(heard.contains("a\tb\nc\u{fffd}\n"), "{heard:?}");
+}
+
+#[test]
 fn refusals_are_those_of_the_real_server() {
     let stage = Stage::new();
     stage.check("negative");

@@ -366,7 +366,12 @@ impl<'a> Check<'a, '_> {
     }
 
     fn defaults(&mut self, table: &'a TableSpec) -> Result<(), Message> {
-        let mut defaults = table.columns.iter().filter_map(|c| c.default.as_ref());
+        let computed = table.columns.iter().filter_map(|c| c.computed.as_ref());
+        let mut defaults = table
+            .columns
+            .iter()
+            .filter_map(|c| c.default.as_ref())
+            .chain(computed);
         defaults.try_for_each(|default| self.expression(default))?;
         table.constraints.iter().try_for_each(|c| match &c.kind {
             ConstraintKind::Check(condition) => self.read(QuerySource::Condition(condition)),

@@ -12,8 +12,8 @@ use jiff::civil;
 use uuid::Uuid;
 
 use crate::message::{
-    CANNOT_CONVERT, DATE_OUT_OF_RANGE, Message, NO_ROOM, NOT_A_DATE, NOT_CONVERTIBLE, NOT_MONEY,
-    OUT_OF_RANGE, OVERFLOW, STYLE_NOT_FOR, STYLE_UNKNOWN,
+    CANNOT_CONVERT, DATE_OUT_OF_RANGE, Message, NO_ROOM, NOT_A_DATE, NOT_A_GUID, NOT_CONVERTIBLE,
+    NOT_MONEY, OUT_OF_RANGE, OVERFLOW, STYLE_NOT_FOR, STYLE_UNKNOWN,
 };
 use crate::value::{
     DateTime, Decimal, LENGTH_MAX, SCALE_MAX, Temporal, Type, Value, date_time_text, fraction_text,
@@ -80,7 +80,27 @@ pub fn convert_from(value: &Value, from: Type, to: Type) -> Result<Value, Messag
         (Value::Text(text), Type::Binary(_) | Type::VarBinary(_)) if !from.is_national() => {
             Ok(fitted_bytes(text.chars().map(narrow_or_mark).collect(), to))
         }
-        _ => convert(value, to),
+        _ => convert(value, to).map_err(|refused| of_type(refused, value, from, to)),
+    }
+}
+
+/// A refusal that names the type of a text as the text's own.
+fn of_type(refused: Message, value: &Value, from: Type, to: Type) -> Message {
+    let Value::Text(text) = value else {
+        return refused;
+    };
+    let name = match from.is_text() {
+        true => plain_name(from),
+        false => return refused,
+    };
+    if refused.number == NOT_CONVERTIBLE.number {
+        NOT_CONVERTIBLE.with(&[&name, text, &plain_name(to)])
+    } else if refused.number == CANNOT_CONVERT.number {
+        CANNOT_CONVERT.with(&[&name, &plain_name(to)])
+    } else if refused.number == DATE_OUT_OF_RANGE.number {
+        DATE_OUT_OF_RANGE.with(&[&name, &plain_name(to)])
+    } else {
+        refused
     }
 }
 
@@ -95,7 +115,12 @@ pub fn convert_styled(value: &Value, from: Type, to: Type, style: i64) -> Result
         Value::Text(text) if to.is_moment() => {
             let known = styled(civil::DateTime::default(), Type::DateTime, style);
             known.ok_or_else(|| STYLE_NOT_FOR.with(&[&style, &"nvarchar", &to]))?;
-            let parsed = parse_styled(text, style).ok_or_else(|| NOT_A_DATE.plain())?;
+            let parsed = parse_styled(text, style).ok_or_else(|| match to {
+                Type::DateTime | Type::SmallDateTime if is_date_form(text) => {
+                    DATE_OUT_OF_RANGE.with(&[&plain_name(from), &to])
+                }
+                _ => NOT_A_DATE.plain(),
+            })?;
             let (at, minutes) = parsed;
             let minutes = minutes.unwrap_or(0);
             let moment = Temporal::DateTimeOffset(at, minutes, SCALE_MAX);
@@ -119,6 +144,7 @@ pub fn convert_styled(value: &Value, from: Type, to: Type, style: i64) -> Result
             Err(STYLE_UNKNOWN.with(&[&style, &"varbinary"]))
         }
         Value::Decimal(n) if from.is_money() && to.is_text() => money_as_text(*n, from, to, style),
+        Value::Float(n) if to.is_text() => float_as_text(*n, to, style),
         value => convert_from(value, from, to),
     }
 }
@@ -312,10 +338,57 @@ fn characters(bytes: &[u8], to: Type) -> String {
     bytes.iter().map(wide).collect()
 }
 
-/// Six digits, the default of a conversion.
+/// The default of a conversion: up to six digits, with an exponent where the number is below 0.0001 or has more digits
+/// before the point.
 fn float_text(n: f64) -> String {
-    let rounded: f64 = format!("{n:.5e}").parse().unwrap_or(n);
-    rounded.to_string()
+    const DIGITS: usize = 6;
+    let scientific = scientific(n, DIGITS);
+    let exponent = scientific
+        .split_once('e')
+        .and_then(|(_, e)| e.parse::<i32>().ok());
+    let Some(exponent) = exponent else {
+        return scientific;
+    };
+    if (-4..DIGITS as i32).contains(&exponent) {
+        let rounded: f64 = scientific.parse().unwrap_or(n);
+        return rounded.to_string();
+    }
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, ""));
+    let digits = match digits.contains('.') {
+        true => digits.trim_end_matches('0').trim_end_matches('.'),
+        false => digits,
+    };
+    format!("{digits}e{exponent}")
+}
+
+/// So many digits and an exponent of three: `1.5000000e+003`.
+fn scientific(n: f64, digits: usize) -> String {
+    let text = format!("{n:.*e}", digits.saturating_sub(1));
+    match text.split_once('e') {
+        Some((digits, exponent)) => {
+            let (sign, exponent) = match exponent.strip_prefix('-') {
+                Some(exponent) => ('-', exponent),
+                None => ('+', exponent),
+            };
+            format!("{digits}e{sign}{exponent:0>3}")
+        }
+        None => text,
+    }
+}
+
+/// CONVERT of a float to a text. Errors: 281; 8115 if the text is too long.
+fn float_as_text(n: f64, to: Type, style: i64) -> Result<Value, Message> {
+    let text = match style {
+        0 => float_text(n),
+        1 => scientific(n, 8),
+        2 | 126 | 128 | 129 => scientific(n, 16),
+        3 => scientific(n, 17),
+        _ => return Err(STYLE_UNKNOWN.with(&[&style, &"float"])),
+    };
+    match convert(&Value::text(text.as_str()), to)? {
+        Value::Text(made) if made.trim_end() != text => Err(OVERFLOW.with(&[&plain_name(to)])),
+        made => Ok(made),
+    }
 }
 
 /// The name of a value's own type, for messages.
@@ -358,6 +431,7 @@ fn float(value: &Value, to: Type) -> Result<f64, Message> {
     match value {
         Value::Int(n) => Ok(*n as f64),
         Value::Float(n) => Ok(*n),
+        Value::DateTime(at) | Value::Temporal(Temporal::SmallDateTime(at)) => Ok(days(*at)),
         Value::Decimal(n) => n.to_string().parse().map_err(|_| refused(value, to)),
         Value::Text(text) => match text.trim() {
             "" => Ok(0.0),
@@ -376,6 +450,10 @@ fn integer(value: &Value, to: Type, min: i64, max: i64) -> Result<Value, Message
         // Fractions are truncated, not rounded.
         Value::Decimal(n) => n.unscaled / 10i128.pow(n.scale.min(PRECISION_MAX).into()),
         Value::Float(n) if n.abs() < 1e30 => *n as i128,
+        // A moment is rounded to whole days.
+        Value::DateTime(at) | Value::Temporal(Temporal::SmallDateTime(at)) => {
+            days(*at).round() as i128
+        }
         Value::Text(text) => match text.trim() {
             "" => 0,
             text => text.parse().map_err(|_| refused(value, to))?,
@@ -413,6 +491,7 @@ fn decimal(value: &Value, precision: u8, scale: u8) -> Result<Value, Message> {
     let overflow = || OVERFLOW.with(&[&"numeric"]);
     let text = match value {
         Value::Float(n) if n.is_finite() => shortest(*n),
+        Value::DateTime(at) | Value::Temporal(Temporal::SmallDateTime(at)) => shortest(days(*at)),
         Value::Int(_) | Value::Decimal(_) => value.to_string(),
         Value::Text(text) => text.trim().to_owned(),
         _ => return Err(refused(value, to)),
@@ -526,7 +605,7 @@ fn split_offset(text: &str) -> Option<(&str, i16)> {
     }
 }
 
-/// Parses the forms of a moment that scripts use. Two-digit years are refused, and so are zones other than `Z`.
+/// Parses the forms of a moment that scripts use. Zones other than `Z` are refused.
 pub fn parse_date_time(text: &str) -> Option<DateTime> {
     let text = text.trim();
     if text.is_empty() {
@@ -549,24 +628,34 @@ pub fn parse_date_time(text: &str) -> Option<DateTime> {
     if let Some(time) = parse_time(text).filter(|_| text.contains(':')) {
         return Some(civil::date(1900, 1, 1).to_datetime(time));
     }
-    let (date, time) = match text.split_once([' ', 'T']) {
-        Some((date, time)) if date.contains(['-', '/', '.']) || date.len() == 8 => {
-            (date, time.trim())
-        }
-        _ => (text, ""),
-    };
-    let date = parse_date(date).or_else(|| spelled_date(text))?;
-    let time = match time {
-        "" => civil::Time::midnight(),
-        _ if parse_date(text.split(' ').next()?).is_none() => civil::Time::midnight(),
-        time => parse_time(time)?,
-    };
-    Some(date.to_datetime(time))
+    if let Some((date, time)) = text.split_once([' ', 'T'])
+        && let Some(date) = parse_date(date)
+    {
+        return Some(date.to_datetime(parse_time(time.trim())?));
+    }
+    if let Some(date) = parse_date(text).or_else(|| spelled_date(text)) {
+        return Some(date.to_datetime(civil::Time::midnight()));
+    }
+    // The time after a date in words begins before its first colon.
+    let begin = text[..text.find(':')?].rfind(' ')?;
+    let date = spelled_date(text[..begin].trim_end())?;
+    Some(date.to_datetime(parse_time(text[begin..].trim_start())?))
 }
 
 fn parse_date(text: &str) -> Option<civil::Date> {
     if text.len() == 8 && text.bytes().all(|b| b.is_ascii_digit()) {
         return civil::Date::strptime("%Y%m%d", text).ok();
+    }
+    // A year alone, or two digits each of year, month and day.
+    if matches!(text.len(), 4 | 6) && text.bytes().all(|b| b.is_ascii_digit()) {
+        let part = |from: usize| text.get(from..from + 2)?.parse::<i16>().ok();
+        return match text.len() {
+            4 => civil::Date::new(text.parse().ok()?, 1, 1).ok(),
+            _ => {
+                let (month, day) = (part(2)? as i8, part(4)? as i8);
+                civil::Date::new(of_century(part(0)?), month, day).ok()
+            }
+        };
     }
     let parts: Vec<&str> = text.split(['-', '/', '.']).collect();
     let [a, b, c] = parts.as_slice() else {
@@ -579,17 +668,24 @@ fn parse_date(text: &str) -> Option<civil::Date> {
     let (year, month, day) = match (a_len, c_len) {
         (4, _) => (a, b, c),
         (_, 4) => (c, a, b),
+        (1 | 2, 1 | 2) => (of_century(c), a, b),
         _ => return None,
     };
     civil::Date::new(year, month.try_into().ok()?, day.try_into().ok()?).ok()
 }
 
+/// A year of two digits: up to 49 it is in this century, as `two digit year cutoff` is by default.
+fn of_century(year: i16) -> i16 {
+    year + if year < 50 { 2000 } else { 1900 }
+}
+
 /// `Jan 31, 2027` and `31 January 2027`.
 fn spelled_date(text: &str) -> Option<civil::Date> {
     let formats = ["%b %d, %Y", "%b %d %Y", "%B %d, %Y", "%d %b %Y", "%d %B %Y"];
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     formats
         .iter()
-        .find_map(|format| civil::Date::strptime(format, text).ok())
+        .find_map(|format| civil::Date::strptime(format, &text).ok())
 }
 
 fn parse_time(text: &str) -> Option<civil::Time> {
@@ -599,8 +695,10 @@ fn parse_time(text: &str) -> Option<civil::Time> {
         (_, Some(clock)) => (clock.trim(), Some(false)),
         _ => (upper.as_str(), None),
     };
-    let whole = match clock.matches(':').count() {
-        1 => format!("{clock}:00"),
+    let whole = match (clock.matches(':').count(), clock.rsplit_once(':')) {
+        (1, _) => format!("{clock}:00"),
+        // The older types put a colon before the milliseconds.
+        (3, Some((before, ms))) => format!("{before}.{ms:0>3}"),
         _ => clock.to_owned(),
     };
     let padded = match whole.find(':') {
@@ -633,16 +731,58 @@ fn date_time(value: &Value) -> Result<DateTime, Message> {
             }
             at => at,
         },
-        // Days since 1900.
-        Value::Int(days) => i32::try_from(*days).ok().and_then(|days| {
-            let start = civil::date(1900, 1, 1).at(0, 0, 0, 0);
-            start
-                .checked_add(jiff::Span::new().try_days(days).ok()?)
-                .ok()
-        }),
+        Value::Int(_) | Value::Float(_) | Value::Decimal(_) => {
+            let at = after_days(float(value, Type::DateTime)?);
+            return at.ok_or_else(|| OVERFLOW.with(&[&"datetime"]));
+        }
         _ => return Err(refused(value, Type::DateTime)),
     };
-    at.ok_or_else(|| NOT_A_DATE.plain())
+    at.ok_or_else(|| match value {
+        Value::Text(text) if is_date_form(text) => {
+            DATE_OUT_OF_RANGE.with(&[&"nvarchar", &"datetime"])
+        }
+        _ => NOT_A_DATE.plain(),
+    })
+}
+
+/// The first moment that has the number 0.
+fn day_zero() -> DateTime {
+    civil::date(1900, 1, 1).at(0, 0, 0, 0)
+}
+
+const DAY_MS: f64 = 86_400_000.0;
+
+/// A moment as a number: days since 1900.
+fn days(at: DateTime) -> f64 {
+    at.duration_since(day_zero()).as_millis() as f64 / DAY_MS
+}
+
+/// The moment of that number; `None` outside of the years of `datetime`.
+fn after_days(days: f64) -> Option<DateTime> {
+    let ms = (days * DAY_MS).round();
+    let is_near = ms.abs() < DAY_MS * 366.0 * 10_000.0;
+    let span = jiff::SignedDuration::from_millis(is_near.then_some(ms as i64)?);
+    let at = day_zero().checked_add(span).ok()?;
+    Some(at).filter(|at| at.year() >= FIRST_YEAR)
+}
+
+/// Whether a text that is no moment has the form of one, and only its numbers are too large.
+fn is_date_form(text: &str) -> bool {
+    let text = text.trim();
+    let (date, time) = text.split_once([' ', 'T']).unwrap_or((text, ""));
+    let is_number =
+        |part: &str| (1..=4).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
+    let parts: Vec<&str> = date.split(['-', '/', '.']).collect();
+    let is_date = match parts.as_slice() {
+        [one] => one.len() == 8 && one.bytes().all(|b| b.is_ascii_digit()),
+        parts => parts.len() == 3 && parts.iter().all(|part| is_number(part)),
+    };
+    let is_time = |time: &str| {
+        let parts = time.split([':', '.']);
+        time.is_empty()
+            || time.contains(':') && parts.clone().count() <= 4 && parts.clone().all(is_number)
+    };
+    is_date && is_time(time)
 }
 
 /// `datetime` and `smalldatetime` accept no offset, since they would lose it; they ignore `Z`.
@@ -686,10 +826,17 @@ fn temporal(value: &Value, to: Type) -> Result<Temporal, Message> {
                 Type::SmallDateTime => without_offset(text).map(|at| (at, None)),
                 _ => parse_moment(text),
             };
-            let (at, offset) = parsed.ok_or_else(|| NOT_A_DATE.plain())?;
+            let (at, offset) = parsed.ok_or_else(|| match to {
+                Type::SmallDateTime if is_date_form(text) => {
+                    DATE_OUT_OF_RANGE.with(&[&"nvarchar", &to])
+                }
+                _ => NOT_A_DATE.plain(),
+            })?;
             (at, offset, false, false)
         }
-        Value::Int(_) if to == Type::SmallDateTime => (date_time(value)?, None, false, false),
+        Value::Int(_) | Value::Float(_) | Value::Decimal(_) if to == Type::SmallDateTime => {
+            (date_time(value)?, None, false, false)
+        }
         _ => return Err(CANNOT_CONVERT.with(&[&kind_of(value), &to])),
     };
     let beyond = || DATE_OUT_OF_RANGE.with(&[&kind_of(value), &to]);
@@ -766,7 +913,7 @@ fn guid(value: &Value) -> Result<Value, Message> {
         Value::Guid(id) => Ok(Value::Guid(*id)),
         Value::Text(text) => match Uuid::try_parse(text.trim()) {
             Ok(id) => Ok(Value::Guid(id)),
-            Err(_) => Err(CANNOT_CONVERT.with(&[&"nvarchar", &"uniqueidentifier"])),
+            Err(_) => Err(NOT_A_GUID.plain()),
         },
         _ => Err(refused(value, Type::UniqueIdentifier)),
     }
@@ -894,12 +1041,25 @@ pub fn parse_styled(text: &str, style: i64) -> Option<(DateTime, Option<i16>)> {
     let text = text.trim();
     let (date, rest) = text.split_once(' ').unwrap_or((text, ""));
     let parts: Vec<&str> = date.split(['-', '/', '.']).collect();
+    let short = |year: &str| {
+        Some(of_century(
+            year.parse().ok().filter(|y| (0..100).contains(y))?,
+        ))
+    };
     match parts.as_slice() {
         [day, month, year] if day_first && year.len() == 4 => {
             parse_moment(format!("{year}-{month:0>2}-{day:0>2} {rest}").trim_end())
         }
-        // With a two-digit year, or the year first, the day cannot be determined.
+        [day, month, year] if day_first && year.len() == 2 && day.len() <= 2 => {
+            let year = short(year)?;
+            parse_moment(format!("{year}-{month:0>2}-{day:0>2} {rest}").trim_end())
+        }
+        // With the year first, the day cannot be determined.
         [_, _, _] if day_first => None,
+        [year, month, day] if matches!(style, 2 | 11) && year.len() == 2 && day.len() <= 2 => {
+            let year = short(year)?;
+            parse_moment(format!("{year}-{month:0>2}-{day:0>2} {rest}").trim_end())
+        }
         _ => parse_moment(text),
     }
 }

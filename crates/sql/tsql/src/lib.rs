@@ -29,6 +29,7 @@ mod convert;
 mod cursors;
 mod errorlog;
 mod flow;
+mod format;
 mod memory;
 pub mod message;
 mod moving;

@@ -440,6 +440,9 @@ impl Session {
         };
         let last = said.iter().rev().find(|m| m.is_error());
         self.error = last.map_or(0, |m| m.number);
+        if !is_call {
+            self.row_count = 0;
+        }
         // A cancel is caught by nobody.
         let Some(level) = self.tries.last().filter(|_| !self.is_cancelled()) else {
             let is_told = said.iter().any(|m| m.number == message::ABORTED.number);
@@ -461,7 +464,9 @@ impl Session {
         self.doomed |= dooms && self.transactions > 0;
         // CATCH handles errors; informational messages are sent at once.
         let (errors, rest): (Vec<_>, Vec<_>) = said.into_iter().partition(Message::is_error);
-        for message in rest {
+        // A block that catches the error ends the statement; nobody is told so.
+        let is_told = |m: &Message| m.number != message::TERMINATED.number;
+        for message in rest.into_iter().filter(is_told) {
             out.sink.message(&message)?;
         }
         Err(Stop::Failed(errors))
@@ -746,7 +751,8 @@ impl Session {
     fn hoist(&mut self, declared: Declared) -> Flow {
         let declaration = match declared {
             Declared::Table(name, spec) => {
-                let shape = TableShape::of(spec.clone(), Vec::new(), name)?;
+                let spec = statement::typed(self, spec)?;
+                let shape = TableShape::of(spec, Vec::new(), name)?;
                 if !shape.foreign.is_empty() {
                     let what = "FOREIGN KEY of a table variable";
                     return Err(message::NOT_HERE.with(&[&what]).into());

@@ -37,6 +37,8 @@ pub struct TableColumn {
     /// Its seed and its increment.
     pub identity: Option<(i64, i64)>,
     pub default: Option<Fragment>,
+    /// The expression that computes its values.
+    pub computed: Option<Fragment>,
 }
 
 /// Columns whose values are different in each row.
@@ -242,6 +244,9 @@ impl TableShape {
 }
 
 fn column_of(spec: &ColumnSpec) -> Result<TableColumn, Message> {
+    if spec.computed.is_some() && spec.kind.name.is_empty() {
+        return Err(message::NOT_HERE.with(&[&"a computed column of a function's table"]));
+    }
     let kind = type_of(&spec.kind.name, &spec.kind.sizes);
     let kind = kind.ok_or_else(|| message::TYPE_UNKNOWN.with(&[&spec.kind]))?;
     let kind = kind.declared();
@@ -257,6 +262,7 @@ fn column_of(spec: &ColumnSpec) -> Result<TableColumn, Message> {
         nullable: spec.nullable.unwrap_or(true) && spec.identity.is_none(),
         identity: spec.identity,
         default: spec.default.clone(),
+        computed: spec.computed.clone(),
     })
 }
 

@@ -723,14 +723,15 @@ fn what_there_is_not_is_refused_by_name() {
         "EXEC msdb.dbo.sp_start_job @job_name = N'Nightly'",
         "EXEC msdb.dbo.sp_send_dbmail @profile_name = 'p', @recipients = 'a@b', @subject = 's', @body = 'b'",
         "EXEC sp_addlinkedserver 'x'",
-        "SELECT HASHBYTES('SHA2_256', 'x')",
+        "SELECT HASHBYTES('MD5', 'x')",
+        "SELECT TRY_PARSE('1' AS int)",
+        "SELECT PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY n) OVER () FROM (VALUES (1)) AS v(n)",
         "SELECT * FROM sys.dm_xe_sessions",
         "SELECT * FROM msdb.dbo.sysalerts",
         "SELECT * FROM OPENROWSET('SQLNCLI', 'x', 'y')",
         "EXEC sp_configure 'xp_cmdshell', 1",
-        "SELECT GETDATE() AT TIME ZONE 'UTC'",
         "SELECT 1 AS a FOR XML EXPLICIT",
-        "SELECT CAST('<a/>' AS xml).value('count(/a)', 'int')",
+        "SELECT CAST('<a/>' AS xml).value('sum(/a)', 'int')",
         "CREATE TRIGGER dbo.t ON dbo.x AFTER INSERT AS PRINT 1",
     ] {
         let record = run(&mut session, batch);

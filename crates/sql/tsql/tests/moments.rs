@@ -191,7 +191,7 @@ fn moments_are_written_and_compared_as_t_sql_does() {
             "2026-11-21 12:00:00.000",
         ),
         (
-            "CAST('2026-11-22' AS datetime) - 1.0 / 24",
+            "CAST('2026-11-22' AS datetime) - 1e0 / 24",
             "2026-11-21 23:00:00.000",
         ),
         (

@@ -22,7 +22,9 @@ fn expressions_have_t_sqls_types_and_values() {
     for (expression, kind, expected) in [
         ("7 / 2", Type::Int, "3"),
         ("7 % 4", Type::Int, "3"),
-        ("7 / 2.0", Type::numeric(17, 6), "3.500000"),
+        ("7 / 2.0", Type::numeric(8, 6), "3.500000"),
+        ("2.0 / 3", Type::numeric(7, 6), "0.666666"),
+        ("0.3 / 0.1", Type::numeric(7, 6), "3.000000"),
         (
             "CAST(7 AS numeric(20,0)) / CAST(2 AS numeric(20,0))",
             Type::numeric(38, 18),

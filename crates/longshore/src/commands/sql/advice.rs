@@ -26,6 +26,8 @@ pub struct Advised<'a> {
     pub error: Option<Message>,
     /// A message had the state that ends a script, as in sqlcmd.
     pub quits: bool,
+    /// The first value of the last row.
+    pub last: Option<Value>,
 }
 
 /// `RAISERROR (…, 127)`: sqlcmd ends at once, whatever the severity.
@@ -37,6 +39,7 @@ impl Sink for Advised<'_> {
     }
 
     fn row(&mut self, row: &[Value]) -> Result<(), ReceiverGone> {
+        self.last = row.first().cloned();
         self.inner.row(row)
     }
 
@@ -129,6 +132,7 @@ mod tests {
             message_level: 0,
             error: None,
             quits: false,
+            last: None,
         };
         assert_eq!(keeps_its_contract(&mut advised), 2 * legal().len());
         assert_eq!(count.0, 12);

@@ -50,6 +50,9 @@ pub fn keeps_its_contract<C: Client>(client: &mut C, files: &Files, heard: impl 
         "{all:?}"
     );
 
+    assert_eq!(client.value("SELECT 7\n", 7), Ok(Some(7)));
+    assert_eq!(client.value("PRINT 'no row'\n", 9), Ok(None));
+    let all = heard(client);
     for _ in 0..2 {
         assert_eq!(client.read(files.there).as_deref(), Ok(files.text));
     }
@@ -77,6 +80,8 @@ enum Lie {
     RunsTwice,
     RunsNothing,
     Ends,
+    HasNoValue,
+    InventsValues,
     CutsFiles,
     InventsFiles,
     HasNoReason,
@@ -100,6 +105,15 @@ impl Client for Lying {
             _ if text.contains("FAIL") => Ok(Ran::WithErrors),
             _ => Ok(Ran::Well),
         }
+    }
+
+    fn value(&mut self, text: &str, begun: usize) -> Result<Option<i64>, ScriptEnd> {
+        self.batch(text, begun)?;
+        Ok(match self.lie {
+            Lie::HasNoValue => None,
+            Lie::InventsValues => Some(7),
+            _ => text.contains("SELECT 7").then_some(7),
+        })
     }
 
     fn read(&mut self, name: &str) -> Result<String, String> {
@@ -157,6 +171,8 @@ fn every_lie_of_a_client_breaks_the_contract() {
         Lie::RunsTwice,
         Lie::RunsNothing,
         Lie::Ends,
+        Lie::HasNoValue,
+        Lie::InventsValues,
         Lie::CutsFiles,
         Lie::InventsFiles,
         Lie::HasNoReason,

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use longshore_facts as facts;
 use longshore_io::{FileKind, OpenHow, Storage, Via};
-use longshore_tsql::{Login, Server, Session, Sink};
+use longshore_tsql::{Login, Server, Session, Sink, Value};
 use serde::Serialize;
 
 use self::advice::{Advised, BatchOrigin};
@@ -265,7 +265,35 @@ fn variables(options: &Sql) -> Result<Option<BTreeMap<String, String>>, Failure>
             .unwrap_or(value);
         variables.insert(name.to_owned(), value.to_owned());
     }
+    for (name, value) in own_variables(options) {
+        let is_set = variables
+            .keys()
+            .any(|known| known.eq_ignore_ascii_case(name));
+        if !is_set && std::env::var_os(name).is_none() {
+            variables.insert(name.to_owned(), value);
+        }
+    }
     Ok(Some(variables))
+}
+
+/// sqlcmd's own variables, unless they are set.
+fn own_variables(options: &Sql) -> [(&'static str, String); 9] {
+    let server = options.server.clone().unwrap_or_else(facts::host_name);
+    let number = |n: i64| n.to_string();
+    [
+        ("SQLCMDSERVER", server),
+        ("SQLCMDWORKSTATION", facts::host_name()),
+        ("SQLCMDUSER", String::new()),
+        (
+            "SQLCMDDBNAME",
+            options.use_database.clone().unwrap_or_default(),
+        ),
+        ("SQLCMDLOGINTIMEOUT", number(8)),
+        ("SQLCMDSTATTIMEOUT", number(0)),
+        ("SQLCMDHEADERS", number(options.headers)),
+        ("SQLCMDCOLSEP", options.separator.clone()),
+        ("SQLCMDERRORLEVEL", number(options.message_level.into())),
+    ]
 }
 
 fn statements(
@@ -377,8 +405,9 @@ fn decoded(bytes: Vec<u8>) -> std::io::Result<String> {
     }
 }
 
-impl Client for Terminal<'_> {
-    fn batch(&mut self, text: &str, begun: usize) -> Result<Ran, ScriptEnd> {
+impl Terminal<'_> {
+    /// Runs a batch; also gives the first value of its last row.
+    fn run(&mut self, text: &str, begun: usize) -> Result<(Ran, Option<Value>), ScriptEnd> {
         let mut show = Show::new(&self.style);
         let sink: &mut dyn Sink = match &mut self.keep {
             Some(keep) => keep,
@@ -389,12 +418,14 @@ impl Client for Terminal<'_> {
             message_level: self.style.message_level,
             error: None,
             quits: false,
+            last: None,
         };
         let ran = self
             .session
             .run(text, &mut advised)
             .map_err(|_| ScriptEnd::Closed)?;
         let quits = advised.quits || ran.ended;
+        let last = advised.last;
         if let Some(error) = advised.error.filter(|_| !self.context.output.json) {
             let file = self.file.as_deref();
             output::to_stderr(&advice::lines(&error, BatchOrigin { file, line: begun }));
@@ -411,10 +442,23 @@ impl Client for Terminal<'_> {
         {
             return Err(ScriptEnd::Failed);
         }
-        Ok(match ran.failed() {
+        let outcome = match ran.failed() {
             true => Ran::WithErrors,
             false => Ran::Well,
-        })
+        };
+        Ok((outcome, last))
+    }
+}
+
+impl Client for Terminal<'_> {
+    fn batch(&mut self, text: &str, begun: usize) -> Result<Ran, ScriptEnd> {
+        Ok(self.run(text, begun)?.0)
+    }
+
+    fn value(&mut self, text: &str, begun: usize) -> Result<Option<i64>, ScriptEnd> {
+        let (ran, last) = self.run(text, begun)?;
+        let number = last.and_then(|value| value.to_string().trim().parse().ok());
+        Ok(number.filter(|_| ran == Ran::Well))
     }
 
     fn read(&mut self, name: &str) -> Result<String, String> {

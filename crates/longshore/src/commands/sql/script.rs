@@ -20,6 +20,9 @@ pub trait Client {
     /// `begun`: the line of the text on which it begins, from 1; 0 for lines that are no text of their own.
     fn batch(&mut self, text: &str, begun: usize) -> Result<Ran, ScriptEnd>;
 
+    /// The same, and the number in the first column of its last row; `None`: there is none.
+    fn value(&mut self, text: &str, begun: usize) -> Result<Option<i64>, ScriptEnd>;
+
     /// The text of a file that the script names (`:r`), whole. `Err`: the reason, which the script tells.
     fn read(&mut self, name: &str) -> Result<String, String>;
 
@@ -194,6 +197,10 @@ impl Script {
                 self.show(client);
                 return self.command(command, client);
             }
+            if let Some(query) = exit_query(words) {
+                self.show(client);
+                return self.exit_with(query, client);
+            }
             let word = words.trim_end_matches(';');
             if word.eq_ignore_ascii_case("exit") || word.eq_ignore_ascii_case("quit") {
                 self.show(client);
@@ -216,6 +223,20 @@ impl Script {
         match lines.is_empty() {
             false if hides => client.tell(HIDDEN),
             _ => lines.iter().for_each(|line| client.tell(line)),
+        }
+    }
+
+    /// `EXIT(query)`: the batch and the query run, and the query's value says how the script ended. `EXIT()` runs the
+    /// batch alone.
+    fn exit_with(&mut self, query: &str, client: &mut dyn Client) -> Result<(), ScriptEnd> {
+        let batch = std::mem::take(&mut self.batch) + query;
+        if batch.trim().is_empty() {
+            return Err(ScriptEnd::Asked);
+        }
+        let begun = if self.begun == 0 { self.at } else { self.begun };
+        match (query.trim().is_empty(), client.value(&batch, begun)?) {
+            (true, _) | (false, Some(0)) => Err(ScriptEnd::Asked),
+            (false, _) => Err(ScriptEnd::Failed),
         }
     }
 
@@ -264,7 +285,7 @@ impl Script {
             }
             "help" => {
                 client.tell(
-                    ":r FILE · :setvar NAME VALUE · :listvar · :on error exit|ignore · :list · :reset · :quit",
+                    ":r FILE · :setvar NAME VALUE · :listvar · :on error exit|ignore · :list · :reset · :quit · EXIT(QUERY)",
                 );
                 Ok(())
             }
@@ -364,6 +385,14 @@ impl Script {
     }
 }
 
+/// The query of `EXIT(query)`, on one line; `None`: it is another line.
+fn exit_query(line: &str) -> Option<&str> {
+    let line = line.trim_end_matches(';').trim_end();
+    let (word, rest) = line.split_at_checked("exit".len())?;
+    let inner = rest.trim_start().strip_prefix('(')?.strip_suffix(')')?;
+    word.eq_ignore_ascii_case("exit").then_some(inner)
+}
+
 fn is_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '#')
 }
@@ -411,6 +440,11 @@ mod tests {
                 true => Ran::WithErrors,
                 false => Ran::Well,
             })
+        }
+
+        fn value(&mut self, text: &str, begun: usize) -> Result<Option<i64>, ScriptEnd> {
+            self.batch(text, begun)?;
+            Ok(text.trim().rsplit(' ').next().and_then(|n| n.parse().ok()))
         }
 
         fn read(&mut self, name: &str) -> Result<String, String> {
@@ -511,6 +545,27 @@ mod tests {
         let ended = script.text(text, &mut heard);
         assert_eq!(ended, Err(ScriptEnd::Asked));
         assert_eq!(heard.told, [HIDDEN, "exit"]);
+    }
+
+    #[test]
+    fn a_query_of_exit_runs_with_its_batch_and_says_how_the_script_ended() {
+        for (text, batches, ended) in [
+            (
+                "a\nEXIT(SELECT 0)\nb",
+                vec!["a\nSELECT 0"],
+                ScriptEnd::Asked,
+            ),
+            ("exit (SELECT 3);", vec!["SELECT 3"], ScriptEnd::Failed),
+            ("EXIT(SELECT x)", vec!["SELECT x"], ScriptEnd::Failed),
+            ("a\nEXIT()", vec!["a"], ScriptEnd::Asked),
+            ("EXIT()", vec![], ScriptEnd::Asked),
+        ] {
+            let (heard, end) = run(text);
+            assert_eq!(heard.batches, batches, "{text}");
+            assert_eq!(end, Err(ended), "{text}");
+        }
+        assert_eq!(run("EXIT(SELECT 1").0.batches, ["EXIT(SELECT 1"]);
+        assert_eq!(run("a '\nEXIT(SELECT 1)\n'").0.batches.len(), 1);
     }
 
     #[test]

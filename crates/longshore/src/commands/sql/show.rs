@@ -77,6 +77,19 @@ impl OutputFile {
     }
 }
 
+/// A text as sqlcmd prints it: with its tabs and its lines. Other control characters, which media may have, could move
+/// the terminal's cursor.
+fn plain(text: &str) -> String {
+    let one = |line: &str| {
+        let pieces = line.split('\t').map(longshore_terminal::text::plain);
+        pieces.collect::<Vec<_>>().join("\t")
+    };
+    let lines = text
+        .split('\n')
+        .map(|line| line.strip_suffix('\r').unwrap_or(line));
+    lines.map(one).collect::<Vec<_>>().join("\n")
+}
+
 /// Prints while the statements run.
 pub struct Show<'a> {
     style: &'a Style,
@@ -129,8 +142,7 @@ impl<'a> Show<'a> {
     }
 
     fn cell(&self, column: &Column, text: &str) -> String {
-        // Control characters from media could move the terminal's cursor.
-        let plain = longshore_terminal::text::plain(text);
+        let plain = plain(text);
         if self.style.trim {
             return plain.trim_end().to_owned();
         }
@@ -185,12 +197,7 @@ impl Sink for Show<'_> {
         if i16::from(message.class()) < i16::from(self.style.message_level) {
             return Ok(());
         }
-        let text: Vec<_> = message
-            .text
-            .lines()
-            .map(longshore_terminal::text::plain)
-            .collect();
-        let text = text.join("\n");
+        let text = plain(message.text.trim_end_matches(['\r', '\n']));
         let text = match message.is_error() {
             true => {
                 let procedure = message

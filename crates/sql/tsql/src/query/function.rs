@@ -12,8 +12,9 @@
 //! Leaves to others: which function of T-SQL becomes which of these (`translate/call.rs`); conversions (`convert.rs`);
 //! the calendar (`moment.rs`); patterns (`like.rs`); variances (`variance.rs`); other aggregates, which are SQLite's.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering as Seen};
 use std::sync::{Arc, LazyLock};
 
 use parking_lot::Mutex;
@@ -22,14 +23,16 @@ use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::ValueRef;
 
 use super::cell::{as_kind, check_whole, converted, kept, kind, plain};
+use super::collation::Collation;
 use super::like::like;
 use super::moment::{self, DatePart};
 use super::plan::UsedFunction;
-use super::{json, markup, packed, texts, xml};
+use super::{instants, json, markup, packed, texts, xml};
 use crate::convert::{
     convert, convert_from, convert_styled, narrow, parse_decimal, parse_moment, shortest,
 };
 use crate::flow::Variable;
+use crate::format::formatted;
 use crate::message::{self, Message};
 use crate::value::{DateTime, Decimal, SCALE_MAX, Temporal, Type, Value};
 use crate::variables::{Sum, VALUE_MAX, bytes, too_much};
@@ -48,12 +51,15 @@ const FUNCTIONS: &[(&str, i32, Run)] = &[
     ("ts_try_convert", 4, try_cast_with_style),
     ("ts_concat", -1, concat),
     ("ts_divide", 2, divide),
+    ("ts_divide_exact", 3, divide_exact),
+    ("ts_cut", 2, cut),
     ("ts_divide_whole", 2, divide_whole),
     ("ts_modulo", 2, modulo),
     ("ts_like", 4, like_pattern),
     ("ts_dateadd", 4, date_add),
     ("ts_adddays", 3, add_days),
-    ("ts_datediff", 3, date_difference),
+    ("ts_days", 2, days),
+    ("ts_datediff", 4, date_difference),
     ("ts_datepart", 2, date_part),
     ("ts_datename", 2, date_name),
     ("ts_eomonth", 1, end_of_month),
@@ -75,7 +81,7 @@ const FUNCTIONS: &[(&str, i32, Run)] = &[
     ("ts_char", 1, character),
     ("ts_nchar", 1, national_character),
     ("ts_ascii", 1, ascii),
-    ("ts_round", 2, round),
+    ("ts_round", -1, round),
     ("ts_floor", 1, floor),
     ("ts_ceiling", 1, ceiling),
     ("ts_power", 3, power),
@@ -109,6 +115,18 @@ const FUNCTIONS: &[(&str, i32, Run)] = &[
     ("ts_xml_query", 2, xml::query),
     ("ts_xml_exist", 2, xml::exist),
     ("ts_xml_nodes", 2, xml::nodes),
+    ("ts_json_modify", 4, json::modify),
+    ("ts_greatest", -1, greatest),
+    ("ts_least", -1, least),
+    ("ts_formatmessage", -1, format_message),
+    ("ts_hashbytes", 3, hash_bytes),
+    ("ts_degrees", 1, degrees),
+    ("ts_radians", 1, radians),
+    ("ts_fromparts", -1, instants::of_parts),
+    ("ts_datetrunc", 3, instants::truncated),
+    ("ts_with_offset", 4, instants::with_offset),
+    ("ts_at_time_zone", 3, instants::in_zone),
+    ("ts_offset", 1, offset_minutes),
 ];
 
 /// The code of a function of ours.
@@ -136,7 +154,7 @@ pub fn register(
         let (refusal, cancel) = (refusal.clone(), cancel.clone());
         let flags = FunctionFlags::SQLITE_UTF8 | flags;
         db.create_scalar_function(name, count, flags, move |context| {
-            let values = match cancel.load(Ordering::Relaxed) {
+            let values = match cancel.load(Seen::Relaxed) {
                 true => Err(message::ABORTED.plain()),
                 false => arguments(context),
             };
@@ -182,7 +200,7 @@ pub fn register_own(
     let (refusal, call) = (refusal.clone(), function.call.clone());
     let flags = FunctionFlags::SQLITE_UTF8;
     db.create_scalar_function(function.name().as_str(), -1, flags, move |context| {
-        let values = match call.cancel.load(Ordering::Relaxed) {
+        let values = match call.cancel.load(Seen::Relaxed) {
             true => Err(message::ABORTED.plain()),
             false => arguments(context),
         };
@@ -298,6 +316,28 @@ fn divide(arguments: &[Value]) -> Result<Value> {
     })
 }
 
+/// The quotient of two exact numbers without the digits after so many, which T-SQL does not round.
+fn divide_exact(arguments: &[Value]) -> Result<Value> {
+    match divide(&arguments[..2])? {
+        Value::Null => Ok(Value::Null),
+        quotient => cut(&[quotient, arguments[2].clone()]),
+    }
+}
+
+/// A computed number without the digits after so many. Binary floating point has some 15 digits: a number that is nearer to
+/// a decimal of so many than it can tell is that decimal.
+fn cut(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| {
+        let digits = whole(&a[1])?.clamp(0, 38) as i32;
+        let n = match &a[0] {
+            Value::Int(n) => return Ok(Value::Int(*n)),
+            value => real(value)?,
+        };
+        let told = format!("{n:.14e}").parse().unwrap_or(n);
+        Ok(Value::Float(cut_number(told, digits)))
+    })
+}
+
 fn divide_whole(arguments: &[Value]) -> Result<Value> {
     strict(arguments, |a| {
         let (n, by) = (whole(&a[0])?, whole(&a[1])?);
@@ -328,13 +368,22 @@ fn modulo(arguments: &[Value]) -> Result<Value> {
 fn like_pattern(arguments: &[Value]) -> Result<Value> {
     strict(&arguments[..2], |a| {
         let escape = text(&arguments[2]).chars().next();
-        let folds = arguments[3] == Value::Int(1);
+        let (folds, is_narrow) = match arguments[3] {
+            Value::Int(how) => (how & 1 == 1, how & 2 == 2),
+            _ => (false, false),
+        };
         let pattern = text(&a[1]);
         if pattern.len() > PATTERN_MAX {
             return Err(message::TRUNCATED.plain());
         }
-        let fits = like(&text(&a[0]), &pattern, escape, folds);
-        Ok(Value::bit(fits.ok_or_else(|| message::NO_PLAN.plain())?))
+        let whole = text(&a[0]);
+        let fits = |text: &str| {
+            let fits = like(text, &pattern, escape, folds);
+            fits.ok_or_else(|| message::NO_PLAN.plain())
+        };
+        let short = whole.trim_end_matches(' ');
+        let fits = fits(&whole)? || is_narrow && short.len() < whole.len() && fits(short)?;
+        Ok(Value::bit(fits))
     })
 }
 
@@ -408,6 +457,13 @@ fn date_add(arguments: &[Value]) -> Result<Value> {
     })
 }
 
+/// The days since 1900 of a moment of this type.
+fn days(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| {
+        Ok(Value::Float(real(&as_kind(&a[0], kind(&a[1]))?)?))
+    })
+}
+
 /// Adds days and fractions of a day to a `datetime`: how many, the moment, its type.
 fn add_days(arguments: &[Value]) -> Result<Value> {
     const DAY_MS: f64 = 86_400_000.0;
@@ -427,10 +483,15 @@ fn add_days(arguments: &[Value]) -> Result<Value> {
     })
 }
 
+/// The part, both moments, and whether the result may be larger than an `int`. Errors: 535.
 fn date_difference(arguments: &[Value]) -> Result<Value> {
     strict(arguments, |a| {
         let (from, to) = (utc_of(&a[1])?, utc_of(&a[2])?);
-        Ok(Value::Int(moment::difference(part_of(&a[0])?, from, to)))
+        let difference = moment::difference(part_of(&a[0])?, from, to);
+        match a[3] == Value::Int(1) || i32::try_from(difference).is_ok() {
+            true => Ok(Value::Int(difference)),
+            false => Err(message::DIFFERENCE_OVERFLOW.plain()),
+        }
     })
 }
 
@@ -680,12 +741,18 @@ fn number_text(arguments: &[Value]) -> Result<Value> {
 fn quote_name(arguments: &[Value]) -> Result<Value> {
     strict(arguments, |a| {
         let name = text(&a[0]);
-        Ok(match a.get(1).map(text).as_deref() {
-            None | Some("[" | "]") => Value::Text(format!("[{}]", name.replace(']', "]]"))),
-            Some("'") => Value::Text(format!("'{}'", name.replace('\'', "''"))),
-            Some("\"") => Value::Text(format!("\"{}\"", name.replace('"', "\"\""))),
-            Some(_) => Value::Null,
-        })
+        let (open, close) = match a.get(1).map(text).as_deref() {
+            None | Some("[" | "]") => ("[", "]"),
+            Some("(" | ")") => ("(", ")"),
+            Some("<" | ">") => ("<", ">"),
+            Some("{" | "}") => ("{", "}"),
+            Some("'") => ("'", "'"),
+            Some("\"") => ("\"", "\""),
+            Some("`") => ("`", "`"),
+            Some(_) => return Ok(Value::Null),
+        };
+        let doubled = name.replace(close, &close.repeat(2));
+        Ok(Value::Text(format!("{open}{doubled}{close}")))
     })
 }
 
@@ -718,7 +785,9 @@ fn round(arguments: &[Value]) -> Result<Value> {
         let digits = whole(&a[1])?.clamp(-30, 30) as i32;
         let shift = 10f64.powi(digits.abs());
         let n = real(&a[0])?;
+        let cuts = a.get(2).map_or(Ok(0), whole)? != 0;
         let rounded = match digits < 0 {
+            _ if cuts => cut_number(n, digits),
             true => (n / shift).round() * shift,
             // By the shortest decimal, so that 1.005 is rounded as it is written.
             false => format!("{:.*}", digits as usize, n + n.signum() * n.abs() * 1e-15)
@@ -730,6 +799,23 @@ fn round(arguments: &[Value]) -> Result<Value> {
             _ => Value::Float(rounded),
         })
     })
+}
+
+/// A number without the digits after so many, as it is written in decimal.
+fn cut_number(n: f64, digits: i32) -> f64 {
+    let text = shortest(n);
+    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+    let made = match usize::try_from(digits) {
+        Ok(digits) => format!("{whole}.{}0", fraction.get(..digits).unwrap_or(fraction)),
+        Err(_) => {
+            let zeros = digits.unsigned_abs() as usize;
+            match whole.len().checked_sub(zeros) {
+                Some(kept) => format!("{}{:0<zeros$}", &whole[..kept], ""),
+                None => "0".to_owned(),
+            }
+        }
+    };
+    made.parse().unwrap_or(0.0)
 }
 
 fn floor(arguments: &[Value]) -> Result<Value> {
@@ -817,16 +903,122 @@ fn decimal_logarithm(arguments: &[Value]) -> Result<Value> {
 fn is_numeric(arguments: &[Value]) -> Result<Value> {
     Ok(Value::bit(match &arguments[0] {
         Value::Int(_) | Value::Float(_) => true,
-        Value::Text(text) => text.trim().parse::<f64>().is_ok_and(f64::is_finite),
+        Value::Text(text) => is_number_text(text.trim()),
         _ => false,
     }))
 }
 
+/// Whether a text is a number of any type: also with a sign of a currency, with commas before the point, or a sign alone.
+fn is_number_text(text: &str) -> bool {
+    let is_float = |text: &str| {
+        let digits = text.trim_start_matches(['+', '-']);
+        digits.starts_with(|c: char| c.is_ascii_digit() || c == '.')
+            && text.parse::<f64>().is_ok_and(f64::is_finite)
+    };
+    if is_float(text) || matches!(text, "+" | "-" | "." | "$" | "€" | "£" | "¥") {
+        return true;
+    }
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let amount = unsigned
+        .strip_prefix(['$', '€', '£', '¥'])
+        .unwrap_or(unsigned);
+    let amount = amount.strip_prefix(['+', '-']).unwrap_or(amount);
+    let (whole, fraction) = amount.split_once('.').unwrap_or((amount, ""));
+    let digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
+    whole.starts_with(|c: char| c.is_ascii_digit())
+        && whole.bytes().all(|b| b.is_ascii_digit() || b == b',')
+        && digits(fraction)
+}
+
 fn is_date(arguments: &[Value]) -> Result<Value> {
     Ok(Value::bit(match &arguments[0] {
-        Value::Text(text) => !text.trim().is_empty() && parse_moment(text).is_some(),
+        Value::Text(text) => {
+            !text.trim().is_empty() && convert(&Value::text(text.as_str()), Type::DateTime).is_ok()
+        }
         _ => false,
     }))
+}
+
+/// The order of two values of one type.
+fn compared(a: &Value, b: &Value) -> Ordering {
+    let number = |value: &Value| match value {
+        Value::Int(n) => Some(*n as f64),
+        Value::Float(n) => Some(*n),
+        _ => None,
+    };
+    match (a, b) {
+        (Value::Int(a), Value::Int(b)) => a.cmp(b),
+        (Value::Binary(a), Value::Binary(b)) => a.cmp(b),
+        (a, b) => match (number(a), number(b)) {
+            (Some(a), Some(b)) => a.total_cmp(&b),
+            _ => Collation::default().compare(&text(a), &text(b)),
+        },
+    }
+}
+
+/// NULL where all are.
+fn greatest(arguments: &[Value]) -> Result<Value> {
+    let known = arguments.iter().filter(|v| !v.is_null());
+    Ok(known
+        .max_by(|a, b| compared(a, b))
+        .cloned()
+        .unwrap_or(Value::Null))
+}
+
+fn least(arguments: &[Value]) -> Result<Value> {
+    let known = arguments.iter().filter(|v| !v.is_null());
+    Ok(known
+        .min_by(|a, b| compared(a, b))
+        .cloned()
+        .unwrap_or(Value::Null))
+}
+
+/// FORMATMESSAGE: the text, then each argument and its type. Errors: those of RAISERROR.
+fn format_message(arguments: &[Value]) -> Result<Value> {
+    let mut given = Vec::new();
+    for pair in arguments[1..].chunks_exact(2) {
+        let kind = kind(&pair[1]);
+        let value = as_kind(&pair[0], kind)?;
+        given.push(Variable { kind, value });
+    }
+    match &arguments[0] {
+        Value::Null => Ok(Value::Null),
+        format => Ok(Value::Text(formatted(&text(format), &given)?)),
+    }
+}
+
+/// HASHBYTES: the algorithm, the value, its type. NULL for an algorithm that does not exist.
+fn hash_bytes(arguments: &[Value]) -> Result<Value> {
+    let kind = kind(&arguments[2]);
+    strict(&arguments[..2], |a| {
+        let name = text(&a[0]).to_ascii_uppercase();
+        let bytes = match convert_from(&a[1], kind, Type::VarBinary(None))? {
+            Value::Binary(bytes) => bytes,
+            _ => return Ok(Value::Null),
+        };
+        match name.as_str() {
+            "MD2" | "MD4" | "MD5" => {
+                Err(message::NOT_HERE.with(&[&format!("HASHBYTES with {name}")]))
+            }
+            name => Ok(super::digest::hash_named(name, &bytes).map_or(Value::Null, Value::Binary)),
+        }
+    })
+}
+
+fn degrees(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| finite(real(&a[0])?.to_degrees()))
+}
+
+fn radians(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| finite(real(&a[0])?.to_radians()))
+}
+
+/// The minutes by which a moment is ahead of UTC.
+fn offset_minutes(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| match parse_moment(&text(&a[0])) {
+        Some((_, minutes)) => Ok(Value::Int(minutes.unwrap_or(0).into())),
+        None => Err(message::NOT_A_DATE.plain()),
+    })
 }
 
 #[cfg(test)]

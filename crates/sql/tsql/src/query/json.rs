@@ -1,4 +1,4 @@
-//! JSON texts: JSON_VALUE, JSON_QUERY, ISJSON, and the rows of OPENJSON.
+//! JSON texts: JSON_VALUE, JSON_QUERY, JSON_MODIFY, ISJSON, and the rows of OPENJSON.
 //!
 //! A value is a piece of the text that it was found in, so JSON_QUERY gives it as it was written.
 //!
@@ -14,7 +14,7 @@ use super::packed;
 use crate::convert::convert_from;
 use crate::message::{self, Message};
 use crate::value::{Type, Value};
-use crate::variables::Sum;
+use crate::variables::{Sum, VALUE_MAX, too_much};
 
 type Result<T> = std::result::Result<T, Message>;
 
@@ -447,6 +447,127 @@ pub(super) fn query(arguments: &[Value]) -> Result<Value> {
     };
     let found = path.fragment(parsed(&text)?)?;
     Ok(found.map_or(Value::Null, |node| Value::text(node.raw)))
+}
+
+/// A text with another text in place of a part of it.
+fn spliced(text: &str, from: usize, to: usize, with: &str) -> String {
+    [text.get(..from), Some(with), text.get(to..)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// A new piece after the last one in an object or an array.
+fn with_last(text: &str, node: Node, piece: &str) -> String {
+    let end = place(text, node) + node.raw.len() - 1;
+    let inside = node.raw.get(1..node.raw.len() - 1).unwrap_or_default();
+    let comma = if inside.trim().is_empty() { "" } else { "," };
+    spliced(text, end, end, &format!("{comma}{piece}"))
+}
+
+/// The offset of a part in the text that it is a piece of.
+fn place(text: &str, node: Node) -> usize {
+    (node.raw.as_ptr() as usize).saturating_sub(text.as_ptr() as usize)
+}
+
+/// The text without a member of an object, and without the comma next to it.
+fn without(text: &str, object: Node, member: Node) -> String {
+    let (begin, end) = (
+        place(text, object) + 1,
+        place(text, member) + member.raw.len(),
+    );
+    // The name before a value is a text: what stands before it is a comma, or the object's beginning.
+    let mut scanner = Scanner { text, at: begin };
+    let mut from = begin;
+    loop {
+        scanner.blanks();
+        let name = scanner.at;
+        if scanner.string().is_err() {
+            return text.to_owned();
+        }
+        scanner.blanks();
+        scanner.take(b':');
+        match scanner.value(0) {
+            Ok(node) if place(text, node) == place(text, member) => {
+                scanner.at = end;
+                scanner.blanks();
+                return match scanner.take(b',') {
+                    true => spliced(text, name, scanner.at, ""),
+                    false => spliced(text, from, end, ""),
+                };
+            }
+            Ok(_) => {}
+            Err(_) => return text.to_owned(),
+        }
+        from = scanner.at;
+        if !scanner.take(b',') {
+            return text.to_owned();
+        }
+    }
+}
+
+/// JSON_MODIFY: the text, the path, the new value, and what that is: `json`, `bit`, `number` or `text`. Errors: 13608,
+/// 13609; 50002 for a place that SQL Server's documentation does not describe.
+pub(super) fn modify(arguments: &[Value]) -> Result<Value> {
+    let (Some(whole), Some(path)) = (text(&arguments[0]), text(&arguments[1])) else {
+        return Ok(Value::Null);
+    };
+    let path = path.trim_start();
+    let word = path.split_whitespace().next().unwrap_or_default();
+    let appends = word.eq_ignore_ascii_case("append");
+    let mut path = Path::read(if appends { &path[word.len()..] } else { path })?;
+    let refused = |what: &str| message::NOT_HERE.with(&[&format!("JSON_MODIFY of {what}")]);
+    let Some(last) = path.steps.pop() else {
+        return Err(refused("the whole text"));
+    };
+    let new = match (&arguments[2], text_or_empty(&arguments[3]).as_str()) {
+        (Value::Null, _) => None,
+        (value, "bit") => Some((*value != Value::Int(0)).to_string()),
+        (value, "json" | "number") => Some(value.to_string()),
+        (value, _) => Some(super::markup::quoted(&value.to_string())),
+    };
+    let root = parsed(&whole)?;
+    let Some(parent) = path.find(root)? else {
+        return Ok(Value::Text(whole));
+    };
+    let place_of = |node| place(&whole, node);
+    let found = Path {
+        is_strict: path.is_strict,
+        steps: vec![last],
+    };
+    let target = found.find(parent)?;
+    let null = || "null".to_owned();
+    let made = match (target, new, found.steps.first()) {
+        (Some(array), new, _) if appends && array.kind == Kind::Array => {
+            with_last(&whole, array, &new.unwrap_or_else(null))
+        }
+        (Some(_), ..) if appends => return Err(refused("what is no array")),
+        (Some(node), None, Some(Step::Member(_))) if !path.is_strict => {
+            without(&whole, parent, node)
+        }
+        (Some(node), new, _) => {
+            let from = place_of(node);
+            spliced(
+                &whole,
+                from,
+                from + node.raw.len(),
+                &new.unwrap_or_else(null),
+            )
+        }
+        (None, Some(new), Some(Step::Member(name))) if parent.kind == Kind::Object => {
+            let new = if appends { format!("[{new}]") } else { new };
+            let name = super::markup::quoted(name);
+            with_last(&whole, parent, &format!("{name}:{new}"))
+        }
+        (None, Some(_), Some(Step::Element(_))) if parent.kind == Kind::Array => {
+            return Err(refused("an element that is not there"));
+        }
+        (None, ..) => whole,
+    };
+    match made.len() > VALUE_MAX {
+        true => Err(too_much()),
+        false => Ok(Value::Text(made)),
+    }
 }
 
 /// ISJSON: an object or an array.

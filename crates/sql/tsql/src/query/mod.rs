@@ -21,8 +21,10 @@
 mod cell;
 mod collation;
 mod context;
+mod digest;
 mod direct;
 mod function;
+mod instants;
 mod json;
 mod known;
 mod like;
@@ -35,6 +37,7 @@ mod parse;
 mod plan;
 mod reader;
 mod schema;
+mod single;
 mod sql;
 mod sqlite;
 mod system;
@@ -44,6 +47,7 @@ mod texts;
 mod translate;
 mod variance;
 mod xml;
+mod zones;
 
 use std::sync::Arc;
 
@@ -63,7 +67,7 @@ pub(crate) use reader::{QuerySource, Reader};
 pub use schema::{VIEWS, View};
 pub(crate) use sqlite::{Sqlite, SqliteCache};
 pub(crate) use texts::parts as name_parts;
-pub(crate) use translate::{NESTING_MAX, ROW_NUMBER, parts};
+pub(crate) use translate::{NESTING_MAX, ROW_NUMBER, check_order, parts};
 
 /// Finds the meaning of a query. Errors: what cannot be read or is not known here.
 pub(crate) fn prepare(context: &QueryContext, query: &Fragment) -> Result<QueryPlan, Message> {

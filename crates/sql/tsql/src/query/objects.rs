@@ -9,10 +9,11 @@
 
 use std::sync::Arc;
 
-use crate::convert::parse_moment;
+use crate::convert::{parse_moment, type_of};
 use crate::message::Message;
 use crate::server::Server;
 use crate::server::objects::{FUNCTIONS, PROCEDURE, StoredObject, TABLE, VIEW};
+use crate::syntax::{Statement, parse};
 use crate::tables::{KeyKind, TableShape};
 use crate::value::{Type, Value};
 
@@ -205,6 +206,38 @@ pub(super) fn columns(server: &Server, database: &str) -> Rows {
                 Value::bit(column.nullable),
                 Value::bit(true),
                 Value::bit(column.identity.is_some()),
+                Value::bit(false),
+            ]);
+        }
+    }
+    Ok(rows)
+}
+
+/// The parameters of procedures and functions.
+pub(super) fn parameters(server: &Server, database: &str) -> Rows {
+    let mut rows = Vec::new();
+    for o in of(server, database) {
+        let routine = match parse(&o.object.definition) {
+            Ok(mut batch) => batch.statements.pop().map(|s| s.statement),
+            Err(_) => None,
+        };
+        let Some(Statement::Routine(routine)) = routine else {
+            continue;
+        };
+        for (parameter, number) in routine.parameters.iter().zip(1..) {
+            let kind = type_of(&parameter.kind.name, &parameter.kind.sizes);
+            let [type_id, length, precision, scale] = facts(kind.unwrap_or(Type::SqlVariant));
+            rows.push(vec![
+                Value::Int(o.object.id),
+                Value::text(parameter.name.as_str()),
+                Value::Int(number),
+                Value::Int(type_id),
+                Value::Int(type_id),
+                Value::Int(length),
+                Value::Int(precision),
+                Value::Int(scale),
+                Value::bit(parameter.output),
+                // SQL Server knows only the defaults of its own assemblies.
                 Value::bit(false),
             ]);
         }

@@ -1,6 +1,6 @@
 //! Reads a query's text into a tree, by the parser that T-SQL's grammar is known to.
 //!
-//! What the parser does not know is written out for it: `$1.50`, `SELECT @x += y`, WITH ROLLUP, and FOR XML without FROM.
+//! What the parser does not know is written out for it: `$1.50`, `SELECT @x += y`, WITH ROLLUP, GROUPING SETS, and FOR XML without FROM.
 //!
 //! Invariants
 //! - No text nests deeper than a thread's stack allows: lengths, depths and runs of operators are bounded before and
@@ -16,6 +16,7 @@ use sqlparser::parser::Parser;
 
 use crate::message::{self, Message};
 use crate::syntax::FragmentToken;
+use crate::syntax::lexer::continued;
 
 /// The most bytes of one query's text: the tree built from it must not nest deeper than a thread's stack allows.
 pub const LEN_MAX: usize = 256 << 10;
@@ -45,11 +46,13 @@ pub fn parse(text: &str) -> Result<Query, ParseError> {
     }
     let mut tokens = crate::syntax::tokens(text)?;
     check_runs(&tokens)?;
+    check_known(&tokens)?;
     let (hints, blanked) = hints(&mut tokens, text)?;
     let text = blanked.as_deref().unwrap_or(text);
     let has_money = spell_money(&mut tokens);
-    let has_rollup = spell_rollup(&mut tokens);
-    let has_markup = spell_markup(&mut tokens);
+    let has_rollup = spell_rollup(&mut tokens) | spell_sets(&mut tokens);
+    let has_markup =
+        spell_markup(&mut tokens) | spell_continued(&mut tokens) | spell_fetch(&mut tokens);
     let written_out = compound(&tokens, has_money || has_rollup || has_markup);
     let read = written_out.as_ref().map_or(text, |w| w.text.as_str());
     let dialect = MsSqlDialect {};
@@ -74,6 +77,13 @@ pub fn parse(text: &str) -> Result<Query, ParseError> {
         _ => Err(message::SYNTAX.with(&[&near(text)]).into()),
     }
 }
+
+/// The call that GROUPING SETS becomes, and an empty set in it.
+pub(super) const GROUPING_SETS: &str = "GROUPING_SETS";
+pub(super) const EMPTY_SET: &str = "GROUPING_ALL";
+
+/// The call that OFFSET and FETCH become.
+pub(super) const OFFSET_FETCH: &str = "OFFSET_FETCH";
 
 /// The setting of a query that has OPTION (MAXRECURSION n).
 pub(super) const MAX_RECURSION: &str = "MAXRECURSION";
@@ -153,6 +163,19 @@ fn check_runs(tokens: &[FragmentToken]) -> Result<(), Message> {
     Ok(())
 }
 
+/// Functions with arguments that the parser cannot read. Errors: 50002.
+fn check_known(tokens: &[FragmentToken]) -> Result<(), Message> {
+    let named = |pair: &[FragmentToken]| {
+        let is_called = pair[0].is_word && pair[1].raw == "(";
+        let name = pair[0].raw.to_ascii_uppercase();
+        (is_called && matches!(name.as_str(), "PARSE" | "TRY_PARSE")).then_some(name)
+    };
+    match tokens.windows(2).find_map(named) {
+        Some(name) => Err(message::NOT_HERE.with(&[&format!("the function {name}")])),
+        None => Ok(()),
+    }
+}
+
 /// Words that end a select list.
 const LIST_ENDS: [&str; 9] = [
     "FROM",
@@ -220,6 +243,120 @@ fn spell_rollup(tokens: &mut Vec<FragmentToken>) -> bool {
         tokens.splice(by + 1..by + 1, [written(kind, true), written("(", false)]);
         found = true;
         i += 2;
+    }
+    found
+}
+
+/// Rewrites `GROUPING SETS ((a), ())` as a call, `GROUPING_SETS ((a), GROUPING_ALL ())`, since the parser knows no empty set.
+/// Returns whether there was any.
+fn spell_sets(tokens: &mut Vec<FragmentToken>) -> bool {
+    let is = |token: Option<&FragmentToken>, word: &str| {
+        token.is_some_and(|t| t.raw.eq_ignore_ascii_case(word))
+    };
+    let mut found = false;
+    let mut i = 0;
+    while i + 2 < tokens.len() {
+        let begins = is(tokens.get(i), "GROUPING") && is(tokens.get(i + 1), "SETS");
+        if !(begins && is(tokens.get(i + 2), "(")) {
+            i += 1;
+            continue;
+        }
+        found = true;
+        tokens[i].raw = GROUPING_SETS.to_owned();
+        tokens.remove(i + 1);
+        let mut depth = 1_usize;
+        i += 2;
+        while i < tokens.len() && depth > 0 {
+            let begins_set = matches!(tokens[i - 1].raw.as_str(), "(" | ",");
+            if is(tokens.get(i), "(") && is(tokens.get(i + 1), ")") && begins_set {
+                let mark = FragmentToken {
+                    is_word: true,
+                    raw: EMPTY_SET.to_owned(),
+                    at: tokens[i].at,
+                };
+                tokens.insert(i, mark);
+                i += 3;
+                continue;
+            }
+            match tokens[i].raw.as_str() {
+                "(" => depth += 1,
+                ")" => depth -= 1,
+                _ => {}
+            }
+            i += 1;
+        }
+    }
+    found
+}
+
+/// Rewrites `OFFSET a ROWS FETCH NEXT b ROWS ONLY` as `OFFSET OFFSET_FETCH ( a , b ) ROWS` where `b` is no number: the parser
+/// takes nothing else there. Returns whether there was any.
+fn spell_fetch(tokens: &mut Vec<FragmentToken>) -> bool {
+    let is = |token: &FragmentToken, words: &[&str]| {
+        token.is_word
+            && words
+                .iter()
+                .any(|word| token.raw.eq_ignore_ascii_case(word))
+    };
+    // The first of some words from a place on, at the same depth of parentheses.
+    let find = |tokens: &[FragmentToken], from: usize, words: &[&str]| {
+        let mut depth = 0_usize;
+        for (i, token) in tokens.iter().enumerate().skip(from) {
+            match token.raw.as_str() {
+                "(" => depth += 1,
+                ")" => depth = depth.checked_sub(1)?,
+                _ if depth == 0 && is(token, words) => return Some(i),
+                _ => {}
+            }
+        }
+        None
+    };
+    let mut found = false;
+    let mut i = 0;
+    while i < tokens.len() {
+        i += 1;
+        if !is(&tokens[i - 1], &["OFFSET"]) {
+            continue;
+        }
+        let Some(skipped) = find(tokens, i, &["ROW", "ROWS"]) else {
+            continue;
+        };
+        let begins = tokens.get(skipped + 1).is_some_and(|t| is(t, &["FETCH"]))
+            && tokens
+                .get(skipped + 2)
+                .is_some_and(|t| is(t, &["NEXT", "FIRST"]));
+        let count = skipped + 3;
+        let Some(end) = find(tokens, count, &["ROW", "ROWS"]).filter(|_| begins) else {
+            continue;
+        };
+        let is_only = tokens.get(end + 1).is_some_and(|t| is(t, &["ONLY"]));
+        let is_number = end == count + 1 && tokens[count].raw.bytes().all(|b| b.is_ascii_digit());
+        if !is_only || is_number || end <= count || skipped <= i {
+            continue;
+        }
+        let at = tokens[i].at;
+        let written = |raw: &str| FragmentToken {
+            is_word: raw == OFFSET_FETCH,
+            raw: raw.to_owned(),
+            at,
+        };
+        let counted: Vec<_> = tokens[count..end].to_vec();
+        let rows = tokens[skipped].clone();
+        let rest = [vec![written(",")], counted, vec![written(")"), rows]].concat();
+        tokens.splice(skipped..end + 2, rest);
+        tokens.splice(i..i, [written(OFFSET_FETCH), written("(")]);
+        found = true;
+    }
+    found
+}
+
+/// Joins the lines of texts that a backslash continues. Returns whether there was any.
+fn spell_continued(tokens: &mut [FragmentToken]) -> bool {
+    let mut found = false;
+    for token in tokens.iter_mut().filter(|t| t.raw.ends_with('\'')) {
+        let joined = continued(token.raw.clone());
+        found |= joined.len() != token.raw.len();
+        token.raw = joined;
     }
     found
 }

@@ -432,7 +432,7 @@ pub static VIEWS: &[View] = &[
     ),
     of_database!(
         "parameters",
-        objects::nothing,
+        objects::parameters,
         "object_id int, name nvarchar(128), parameter_id int, system_type_id tinyint, user_type_id int, \
          max_length smallint, precision tinyint, scale tinyint, is_output bit, has_default_value bit"
     ),

@@ -217,6 +217,15 @@ pub(super) fn format(arguments: &[Value]) -> Result<Value> {
     }
     let pattern = text(&arguments[2]);
     let made = match text(&arguments[1]).as_str() {
+        "t" => match convert(&arguments[0], Type::Time(7))? {
+            Value::Temporal(at) => {
+                let Some(made) = time_format(at.wall(), &pattern) else {
+                    return Ok(Value::Null);
+                };
+                Some(made)
+            }
+            _ => return Ok(Value::Null),
+        },
         "m" => {
             let at = match convert(&arguments[0], Type::DateTime2(7))? {
                 Value::Temporal(at) => at.wall(),
@@ -237,6 +246,38 @@ pub(super) fn format(arguments: &[Value]) -> Result<Value> {
         true => Err(too_much()),
         false => Ok(Value::Text(made)),
     }
+}
+
+/// A format of .NET's for spans of time, which is how FORMAT shows a `time`. `None`: colons and points without a backslash,
+/// and letters that a span does not have; the result is NULL.
+fn time_format(at: DateTime, pattern: &str) -> Option<String> {
+    let pattern = match pattern {
+        "c" | "t" | "T" => return Some(at.strftime("%H:%M:%S").to_string()),
+        other => other,
+    };
+    let mut chars = pattern.chars().peekable();
+    let mut out = String::new();
+    while let Some(c) = chars.next() {
+        let mut len = 1;
+        while c.is_ascii_alphabetic() && chars.next_if_eq(&c).is_some() {
+            len += 1;
+        }
+        let padded = |n: i8| match len {
+            1 => Some(n.to_string()),
+            2 => Some(format!("{n:02}")),
+            _ => None,
+        };
+        out += &match c {
+            '\\' => chars.next()?.to_string(),
+            'h' => padded(at.hour())?,
+            'm' => padded(at.minute())?,
+            's' => padded(at.second())?,
+            'f' if len <= 7 => format!("{:09}", at.subsec_nanosecond())[..len].to_owned(),
+            'd' if len <= 8 => "0".repeat(len),
+            _ => return None,
+        };
+    }
+    Some(out)
 }
 
 /// A format of .NET's for moments, made of the letters that scripts use; `None`: another letter.

@@ -14,6 +14,7 @@ mod common;
 mod comparison;
 mod expression;
 mod grouped;
+mod instant;
 mod lookup;
 mod markup;
 mod own;
@@ -37,6 +38,7 @@ use sqlparser::ast::{
 
 use super::context::QueryContext;
 use super::number::wider;
+use super::parse::OFFSET_FETCH;
 use super::plan::QueryPlan;
 use super::sql::{Parameter, Sql};
 use crate::message::{self, Message};
@@ -118,6 +120,9 @@ impl Translator<'_> {
         query: &Query,
         wanted: SelectPurpose,
     ) -> Result<SelectedColumns, Message> {
+        if self.queries > 0 {
+            check_order(query)?;
+        }
         self.inside("a subquery", |t| {
             t.queries += 1;
             let selected = t.descend(|t| t.query_of(query, wanted));
@@ -648,6 +653,15 @@ impl Translator<'_> {
                 offset: Some(offset),
                 limit_by,
             }) if limit_by.is_empty() => {
+                if let Expr::Function(function) = &offset.value
+                    && function.name.to_string() == OFFSET_FETCH
+                {
+                    let [skip, count] = *call::plain_arguments(function)?.as_slice() else {
+                        return Err(not_here("LIMIT"));
+                    };
+                    let (skip, count) = (self.expression(skip)?.sql, self.expression(count)?.sql);
+                    return Ok(format!(" LIMIT max(0, {count}) OFFSET {skip}"));
+                }
                 let skip = self.expression(&offset.value)?.sql;
                 match limit.is_empty() {
                     true => Ok(format!(" LIMIT -1 OFFSET {skip}")),
@@ -772,6 +786,19 @@ fn orders(query: &Query) -> Result<Vec<&OrderByExpr>, Message> {
         None => Ok(Vec::new()),
         Some(OrderByKind::Expressions(all)) => Ok(all.iter().collect()),
         Some(OrderByKind::All(_)) => Err(not_here("ORDER BY ALL")),
+    }
+}
+
+/// Errors: 1033 for an order of a query inside of another one.
+pub(crate) fn check_order(query: &Query) -> Result<(), Message> {
+    let has_top = match &*query.body {
+        SetExpr::Select(select) => select.top.is_some(),
+        _ => false,
+    };
+    let is_cut = has_top || query.fetch.is_some() || query.limit_clause.is_some();
+    match query.order_by.is_some() && !is_cut && query.for_clause.is_none() {
+        true => Err(message::ORDER_INSIDE.plain()),
+        false => Ok(()),
     }
 }
 

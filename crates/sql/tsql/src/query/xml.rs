@@ -1,7 +1,8 @@
 //! XML texts: what `value`, `query`, `exist` and `nodes` find in one.
 //!
-//! `xml` is kept as text here. A path is a row of steps: names, `*`, `.`, `text()`, `@name`, `//`, each with a place or
-//! without, and parentheses around all of it with a place. Other XQuery is refused by name.
+//! `xml` is kept as text here. A path is a row of steps: names, `*`, `.`, `text()`, `@name`, `//`, each with places and
+//! filters such as `[@name = "full"]` or without, and parentheses around all of it with a place. `count` counts what a path
+//! finds. Other XQuery is refused by name.
 //!
 //! Invariants
 //! - Nesting, and the number of nodes, are bounded; a text that is no XML is refused with its number.
@@ -47,11 +48,20 @@ struct Document<'a> {
     nodes: Vec<Node>,
 }
 
-/// A node or a value that a step has found.
-#[derive(Debug, Clone, PartialEq)]
-enum Found {
-    Node(usize),
-    Attribute(String),
+/// What a step has found: a node, or an attribute of it by its place. The order is that of the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Found {
+    node: usize,
+    attribute: Option<usize>,
+}
+
+impl Found {
+    fn node(node: usize) -> Found {
+        Found {
+            node,
+            attribute: None,
+        }
+    }
 }
 
 /// A mistake, and its offset in the text.
@@ -233,20 +243,21 @@ impl<'a> Document<'a> {
         made
     }
 
-    /// The nodes that a step finds, each once; `None`: it has looked at too much.
+    /// What a step finds, each once; `None`: it has looked at too much.
     fn step(&self, from: &[Found], step: &Step, looks: &mut usize) -> Option<Vec<Found>> {
         let mut all = Vec::new();
         let mut known = std::collections::BTreeSet::new();
         for found in from {
-            let Found::Node(node) = found else {
+            let node = found.node;
+            if found.attribute.is_some() {
                 if step.test == Test::Itself {
-                    all.push(found.clone());
+                    all.push(*found);
                 }
                 continue;
-            };
-            let mut bases = vec![*node];
+            }
+            let mut bases = vec![node];
             if step.is_deep {
-                let mut rest: Vec<usize> = self.children(*node).iter().rev().copied().collect();
+                let mut rest: Vec<usize> = self.children(node).iter().rev().copied().collect();
                 while let Some(next) = rest.pop() {
                     *looks += 1;
                     bases.push(next);
@@ -259,33 +270,50 @@ impl<'a> Document<'a> {
                     return None;
                 }
                 let mut own = self.tested(base, &step.test);
-                if let Some(place) = step.place {
-                    own = own.into_iter().skip(place - 1).take(1).collect();
+                for bracket in &step.brackets {
+                    own = match bracket {
+                        Bracket::Place(place) => own.into_iter().skip(place - 1).take(1).collect(),
+                        Bracket::Where(filter) => {
+                            own.into_iter().filter(|f| self.holds(*f, filter)).collect()
+                        }
+                    };
                 }
-                own.retain(|found| match found {
-                    Found::Node(node) => known.insert(*node),
-                    Found::Attribute(_) => true,
-                });
+                own.retain(|found| known.insert(*found));
                 all.extend(own);
             }
         }
-        // The order of the text; attributes stay as they were found.
-        if step.is_deep && all.iter().all(|found| matches!(found, Found::Node(_))) {
-            return Some(known.into_iter().map(Found::Node).collect());
+        match step.is_deep {
+            true => Some(known.into_iter().collect()),
+            false => Some(all),
         }
-        Some(all)
+    }
+
+    /// Whether a filter is true for a node.
+    fn holds(&self, found: Found, filter: &Filter) -> bool {
+        let mut values = self.tested(found.node, &filter.test).into_iter();
+        match &filter.equals {
+            None => values.next().is_some(),
+            Some(Wanted::Text(wanted)) => values.any(|value| self.value(value) == *wanted),
+            Some(Wanted::Number(wanted)) => {
+                values.any(|value| self.value(value).trim().parse() == Ok(*wanted))
+            }
+        }
     }
 
     fn tested(&self, base: usize, test: &Test) -> Vec<Found> {
         if *test == Test::Itself {
-            return vec![Found::Node(base)];
+            return vec![Found::node(base)];
         }
         if let (Test::Attribute(wanted), Some(Node::Element { attributes, .. })) =
             (test, self.nodes.get(base))
         {
-            let own = attributes.iter().filter(|(name, _)| name == wanted);
+            let own = attributes.iter().enumerate();
+            let own = own.filter(|(_, (name, _))| name == wanted);
             return own
-                .map(|(_, value)| Found::Attribute(value.clone()))
+                .map(|(at, _)| Found {
+                    node: base,
+                    attribute: Some(at),
+                })
                 .collect();
         }
         let children =
@@ -297,12 +325,12 @@ impl<'a> Document<'a> {
                     (Some(Node::Element { .. }), Test::Element | Test::Any) => true,
                     _ => false,
                 });
-        children.map(|child| Found::Node(*child)).collect()
+        children.map(|child| Found::node(*child)).collect()
     }
 
     /// `None`: it would look at too much.
     fn find(&self, path: &Path, from: usize) -> Option<Vec<Found>> {
-        let mut found = vec![Found::Node(from)];
+        let mut found = vec![Found::node(from)];
         let mut looks = 0;
         for step in &path.steps {
             found = self.step(&found, step, &mut looks)?;
@@ -313,21 +341,32 @@ impl<'a> Document<'a> {
         })
     }
 
-    fn value(&self, found: &Found) -> String {
-        match found {
-            Found::Node(node) => self.string(*node),
-            Found::Attribute(value) => value.clone(),
+    /// The value of an attribute.
+    fn attribute(&self, found: Found) -> Option<&str> {
+        let at = found.attribute?;
+        match self.nodes.get(found.node) {
+            Some(Node::Element { attributes, .. }) => {
+                attributes.get(at).map(|(_, value)| value.as_str())
+            }
+            _ => None,
+        }
+    }
+
+    fn value(&self, found: Found) -> String {
+        match self.attribute(found) {
+            Some(value) => value.to_owned(),
+            None => self.string(found.node),
         }
     }
 
     /// A node as XML.
-    fn written(&self, found: &Found) -> String {
-        match found {
-            Found::Node(node) => match self.nodes.get(*node) {
-                Some(Node::Element { raw, .. }) => self.text[raw.0..raw.1].to_owned(),
-                _ => super::markup::escaped(&self.string(*node)),
-            },
-            Found::Attribute(value) => super::markup::escaped(value),
+    fn written(&self, found: Found) -> String {
+        if let Some(value) = self.attribute(found) {
+            return super::markup::escaped(value);
+        }
+        match self.nodes.get(found.node) {
+            Some(Node::Element { raw, .. }) => self.text[raw.0..raw.1].to_owned(),
+            _ => super::markup::escaped(&self.string(found.node)),
         }
     }
 }
@@ -393,13 +432,33 @@ enum Test {
     Attribute(String),
 }
 
+/// `[@name = "full"]`, `[name]`
+#[derive(Debug)]
+struct Filter {
+    test: Test,
+    /// `None`: it is there.
+    equals: Option<Wanted>,
+}
+
+#[derive(Debug)]
+enum Wanted {
+    Text(String),
+    Number(f64),
+}
+
+#[derive(Debug)]
+enum Bracket {
+    /// `[n]`
+    Place(usize),
+    Where(Filter),
+}
+
 #[derive(Debug)]
 struct Step {
     /// `//`
     is_deep: bool,
     test: Test,
-    /// `[n]`
-    place: Option<usize>,
+    brackets: Vec<Bracket>,
 }
 
 #[derive(Debug)]
@@ -418,6 +477,103 @@ fn place(text: &str) -> Option<(&str, Option<usize>)> {
     let begin = inner.rfind('[')?;
     let place = inner[begin + 1..].trim().parse().ok().filter(|n| *n > 0)?;
     Some((inner[..begin].trim(), Some(place)))
+}
+
+/// The offset of the first `/` outside of brackets and texts; `None`: something is not closed.
+fn step_end(text: &str) -> Option<usize> {
+    let (mut depth, mut quote) = (0_usize, None);
+    for (at, c) in text.char_indices() {
+        match (c, quote) {
+            (c, Some(open)) if c == open => quote = None,
+            (_, Some(_)) => {}
+            ('"' | '\'', None) => quote = Some(c),
+            ('[', None) => depth += 1,
+            (']', None) => depth = depth.checked_sub(1)?,
+            ('/', None) if depth == 0 => return Some(at),
+            _ => {}
+        }
+    }
+    (depth == 0 && quote.is_none()).then_some(text.len())
+}
+
+/// A name, `.`, `*` and their kin.
+fn test(text: &str) -> Option<Test> {
+    let named = |name: &str| {
+        let is_whole = begins_as_name(name) && name.chars().all(is_name);
+        // An axis is no part of a name.
+        let is_whole = is_whole && !name.contains("::");
+        is_whole.then(|| name.to_owned())
+    };
+    Some(match text {
+        "." => Test::Itself,
+        "text()" => Test::Text,
+        "*" => Test::Element,
+        "node()" => Test::Any,
+        text => match text.strip_prefix('@') {
+            Some(name) => Test::Attribute(named(name)?),
+            None => Test::Name(named(text)?),
+        },
+    })
+}
+
+/// The inside of brackets.
+fn bracket(text: &str) -> Option<Bracket> {
+    let text = text.trim();
+    if let Ok(place) = text.parse() {
+        return (place > 0).then_some(Bracket::Place(place));
+    }
+    let (left, right) = match text.split_once('=') {
+        Some((left, right)) => (left.trim(), Some(right.trim())),
+        None => (text, None),
+    };
+    let wanted = |right: &str| {
+        let quote = right.chars().next().filter(|c| matches!(c, '"' | '\''));
+        match quote {
+            Some(quote) => {
+                let inner = right.strip_prefix(quote)?.strip_suffix(quote)?;
+                (!inner.contains([quote, '&'])).then(|| Wanted::Text(inner.to_owned()))
+            }
+            None => {
+                let is_number = right.starts_with(|c: char| c.is_ascii_digit());
+                right.parse().ok().filter(|_| is_number).map(Wanted::Number)
+            }
+        }
+    };
+    let equals = match right {
+        Some(right) => Some(wanted(right)?),
+        None => None,
+    };
+    let test = test(left)?;
+    Some(Bracket::Where(Filter { test, equals }))
+}
+
+/// One step with its brackets.
+fn step(text: &str, is_deep: bool) -> Option<Step> {
+    let text = text.trim();
+    let begin = text.find('[').unwrap_or(text.len());
+    let test = test(text[..begin].trim_end())?;
+    let mut brackets = Vec::new();
+    let mut rest = text[begin..].trim_start();
+    while let Some(inner) = rest.strip_prefix('[') {
+        let mut quote = None;
+        let end = inner.char_indices().find(|(_, c)| {
+            match (*c, quote) {
+                (c, Some(open)) if c == open => quote = None,
+                ('"' | '\'', None) => quote = Some(*c),
+                (']', None) => return true,
+                _ => {}
+            }
+            false
+        });
+        let (end, _) = end?;
+        brackets.push(bracket(&inner[..end])?);
+        rest = inner[end + 1..].trim_start();
+    }
+    rest.is_empty().then_some(Step {
+        is_deep,
+        test,
+        brackets,
+    })
 }
 
 impl Path {
@@ -446,29 +602,8 @@ impl Path {
             rest = after.strip_prefix('/').unwrap_or(after);
         }
         loop {
-            let end = rest.find('/').unwrap_or(rest.len());
-            let (step, found) = place(&rest[..end])?;
-            let named = |name: &str| {
-                let is_whole = begins_as_name(name) && name.chars().all(is_name);
-                // An axis is no part of a name.
-                let is_whole = is_whole && !name.contains("::");
-                is_whole.then(|| name.to_owned())
-            };
-            let test = match step {
-                "." => Test::Itself,
-                "text()" => Test::Text,
-                "*" => Test::Element,
-                "node()" => Test::Any,
-                step => match step.strip_prefix('@') {
-                    Some(name) => Test::Attribute(named(name)?),
-                    None => Test::Name(named(step)?),
-                },
-            };
-            steps.push(Step {
-                is_deep,
-                test,
-                place: found,
-            });
+            let end = step_end(rest)?;
+            steps.push(step(&rest[..end], is_deep)?);
             let Some(after) = rest.get(end + 1..) else {
                 break;
             };
@@ -521,9 +656,19 @@ fn asked<T>(
 /// `value(path, type)`: the value of the first that is found.
 pub(super) fn value(arguments: &[Value]) -> Result<Value> {
     let kind = super::cell::kind(&arguments[2]);
-    let found = asked(arguments, |document, found| {
-        Ok(found.first().map(|found| document.value(found)))
-    })?;
+    let words = text(&arguments[1]).unwrap_or_default();
+    let counted = words
+        .trim()
+        .strip_prefix("count(")
+        .and_then(|rest| rest.strip_suffix(')'));
+    let found = match counted {
+        Some(path) => asked(&[arguments[0].clone(), Value::text(path)], |_, found| {
+            Ok(Some(found.len().to_string()))
+        })?,
+        None => asked(arguments, |document, found| {
+            Ok(found.first().map(|found| document.value(*found)))
+        })?,
+    };
     match found.flatten() {
         Some(text) => {
             let value = convert_from(&Value::Text(text), Type::NVarChar(None), kind)?;
@@ -536,7 +681,7 @@ pub(super) fn value(arguments: &[Value]) -> Result<Value> {
 /// `query(path)`: what is found, as XML.
 pub(super) fn query(arguments: &[Value]) -> Result<Value> {
     let found = asked(arguments, |document, found| {
-        Ok(found.iter().map(|f| document.written(f)).collect())
+        Ok(found.iter().map(|f| document.written(*f)).collect())
     })?;
     Ok(found.map_or(Value::Null, Value::Text))
 }
@@ -550,7 +695,7 @@ pub(super) fn exist(arguments: &[Value]) -> Result<Value> {
 /// `nodes(path)`: rows of one column, packed.
 pub(super) fn nodes(arguments: &[Value]) -> Result<Value> {
     let found = asked(arguments, |document, found| {
-        let row = |f: &Found| vec![Value::Text(format!("{ROW}{}", document.written(f)))];
+        let row = |f: &Found| vec![Value::Text(format!("{ROW}{}", document.written(*f)))];
         Ok(packed::rows(found.iter().map(row).collect()))
     })?;
     Ok(found.unwrap_or_else(|| packed::rows(Vec::new())))

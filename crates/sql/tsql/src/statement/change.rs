@@ -15,8 +15,8 @@
 
 use longshore_catalog::RowChanges;
 
-use super::foreign;
 use super::target::{ChangedTable, find};
+use super::{computed, foreign};
 use crate::convert::convert_from;
 use crate::flow::{Flow, Out, Stop, Variable};
 use crate::message::{self, Message};
@@ -26,6 +26,7 @@ use crate::session::Session;
 use crate::sink::{Command, DoneEvent, ReceiverGone, Sink};
 use crate::syntax::{
     Delete, Fragment, Insert, InsertSource, LocatedStatement, OutputClause, SetClause, Update,
+    tokens,
 };
 use crate::tables::{Change, TableCheck, TableColumn, TableId, TableRow, TableRows, TableShape};
 use crate::value::{Column, Type, Value};
@@ -92,6 +93,8 @@ pub(super) fn places(
     let is_given = session.identity_insert.as_deref() == Some(target.full.as_str());
     if names.is_empty() {
         let all = 0..target.shape.columns.len();
+        let is_plain = |i: &usize| target.shape.columns[*i].computed.is_none();
+        let all = all.filter(is_plain);
         return Ok(all.filter(|i| Some(*i) != identity || is_given).collect());
     }
     let mut places = Vec::new();
@@ -101,6 +104,7 @@ pub(super) fn places(
         if places.contains(&place) {
             return Err(message::COLUMN_TWICE.with(&[name]));
         }
+        check_not_computed(target, place)?;
         if Some(place) == identity && !is_given {
             return Err(message::IDENTITY_GIVEN.with(&[&target.short()]));
         }
@@ -111,6 +115,15 @@ pub(super) fn places(
             Err(message::IDENTITY_MISSING.with(&[&target.short()]))
         }
         _ => Ok(places),
+    }
+}
+
+/// Errors: 271.
+pub(super) fn check_not_computed(target: &ChangedTable, place: usize) -> Result<(), Message> {
+    let column = &target.shape.columns[place];
+    match column.computed {
+        Some(_) => Err(message::COMPUTED_CHANGED.with(&[&column.name])),
+        None => Ok(()),
     }
 }
 
@@ -527,7 +540,7 @@ impl Current<'_> {
 /// Looks whether each condition of a table can be asked, before any row is there. A variable cannot: it would be the one of
 /// whoever changes a row later.
 ///
-/// Errors: 137, 207 and those of the conditions.
+/// Errors: 137, 207, 1046 and those of the conditions.
 pub(super) fn check_shape(session: &Session, shape: &TableShape) -> Result<(), Message> {
     let made = [MadeTable {
         name: NEW_ROWS,
@@ -535,6 +548,12 @@ pub(super) fn check_shape(session: &Session, shape: &TableShape) -> Result<(), M
         rows: Vec::new(),
     }];
     for check in &shape.checks {
+        if tokens(&check.condition.text)?
+            .iter()
+            .any(|t| t.is_word && t.raw.eq_ignore_ascii_case("SELECT"))
+        {
+            return Err(message::SUBQUERY_HERE.plain());
+        }
         planned(session, &made, check)?;
     }
     Ok(())
@@ -621,7 +640,8 @@ fn change_own(
     (id, verb): (u32, &str),
     make: &mut impl FnMut(&mut Session, &Current) -> MadeChange,
 ) -> Result<Changed, Message> {
-    let (change, identity) = make(session, &Current::Own(id))?;
+    let (mut change, identity) = make(session, &Current::Own(id))?;
+    computed::fill(session, &target.shape, &mut change.put)?;
     check_conditions(session, target, &change.put, verb)?;
     let put = change.put.clone();
     let before = session.tables.apply(id, change)?;
@@ -659,7 +679,8 @@ fn change_stored(
     let server = session.server.clone();
     let loaded = server.kept.rows(object)?;
     let _claim = server.setup.memory.claim(loaded.rows.bytes())?;
-    let (change, identity) = make(session, &Current::Stored(&loaded.rows))?;
+    let (mut change, identity) = make(session, &Current::Stored(&loaded.rows))?;
+    computed::fill(session, &target.shape, &mut change.put)?;
     if change.put.is_empty() && change.removed.is_empty() {
         return Ok(Some(Changed::default()));
     }
@@ -791,6 +812,7 @@ fn update_rows(session: &mut Session, update: &Update, out: &mut Out) -> Flow {
         }
         let place = target.shape.place(&set.column);
         let place = place.ok_or_else(|| message::COLUMN_UNKNOWN.with(&[&set.column]))?;
+        check_not_computed(&target, place)?;
         if target.shape.columns[place].identity.is_some() {
             return Err(message::IDENTITY_UPDATE.with(&[&set.column]).into());
         }

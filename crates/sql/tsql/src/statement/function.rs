@@ -17,7 +17,7 @@ use crate::message::{self, Message};
 use crate::query::{self, FunctionCall, NESTING_MAX, packed_rows, stored, typed_value};
 use crate::session::Session;
 use crate::syntax::{
-    CursorOption, InsertSource, LocatedStatement, Routine, RoutineKind, Statement,
+    CursorOption, Fragment, InsertSource, LocatedStatement, Routine, RoutineKind, Statement, tokens,
 };
 use crate::tables::TableRow;
 use crate::value::{Column, Value};
@@ -26,12 +26,15 @@ use crate::variables::{Sum, bytes};
 use super::change::Quiet;
 use super::type_of;
 
-/// Checks what a function or a view says. Errors: 443, 444, 455, 557; names of a view that are not there, 4506, 4511.
+/// Checks what a function or a view says. Errors: 443, 444, 455, 557; names of a view that are not there, 1033, 4506, 4508, 4511.
 pub(super) fn check(session: &Session, routine: &Routine) -> Result<(), Message> {
     match &routine.kind {
         RoutineKind::Procedure => Ok(()),
         RoutineKind::View { columns, query } => {
-            let plan = query::prepare(&session.query_context(), query)?;
+            let tree = query::read(&session.query_context(), query)?;
+            query::check_order(&tree)?;
+            let plan = query::plan_of(&session.query_context(), &tree)?;
+            check_tables(query, routine)?;
             if !plan.assigns.is_empty() {
                 return Err(message::ASSIGNS_AND_ROWS.plain());
             }
@@ -46,7 +49,10 @@ pub(super) fn check(session: &Session, routine: &Routine) -> Result<(), Message>
             }
             let mut context = session.query_context();
             context.variables = &variables;
-            let plan = query::prepare(&context, query)?;
+            let tree = query::read(&context, query)?;
+            query::check_order(&tree)?;
+            let plan = query::plan_of(&context, &tree)?;
+            check_tables(query, routine)?;
             check_columns(&plan.columns, &[], routine)
         }
         RoutineKind::Scalar { returns, .. } => {
@@ -55,6 +61,29 @@ pub(super) fn check(session: &Session, routine: &Routine) -> Result<(), Message>
         }
         RoutineKind::Rows { .. } => body(&routine.body),
     }
+}
+
+/// Errors: 4429 for a view that names itself, 4508 for temporary tables.
+fn check_tables(query: &Fragment, routine: &Routine) -> Result<(), Message> {
+    let own = routine.name.last().map_or("", String::as_str);
+    let mut before = String::new();
+    for token in tokens(&query.text)? {
+        let name = token
+            .raw
+            .trim_start_matches(['[', '"'])
+            .trim_end_matches([']', '"']);
+        if name.starts_with('#') {
+            return Err(message::VIEW_TEMPORARY.plain());
+        }
+        let is_table = ["FROM", "JOIN"]
+            .iter()
+            .any(|w| before.eq_ignore_ascii_case(w));
+        if is_table && name.eq_ignore_ascii_case(own) {
+            return Err(message::VIEW_OF_ITSELF.with(&[&own]));
+        }
+        before = token.raw;
+    }
+    Ok(())
 }
 
 /// Errors: 4502, 4506, 4511, 8158.

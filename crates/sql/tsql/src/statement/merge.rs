@@ -15,8 +15,8 @@
 use std::collections::BTreeMap;
 
 use super::change::{
-    Current, GivenRow, RowOutput, change, check_null, combined, default, finish, fitted, numbered,
-    places, run, terminated, value_of, with_defaults,
+    Current, GivenRow, RowOutput, change, check_not_computed, check_null, combined, default,
+    finish, fitted, numbered, places, run, terminated, value_of, with_defaults,
 };
 use super::target::{ChangedTable, bracketed, dotted, find};
 use crate::flow::{Flow, Out, Stop};
@@ -283,6 +283,7 @@ fn check(session: &Session, merge: &Merge, target: &ChangedTable) -> Result<(), 
                     let place = target.shape.place(&set.column);
                     let unknown = || message::COLUMN_UNKNOWN.with(&[&set.column]);
                     let place = place.ok_or_else(unknown)?;
+                    check_not_computed(target, place)?;
                     if target.shape.columns[place].identity.is_some() {
                         return Err(message::IDENTITY_UPDATE.with(&[&set.column]));
                     }

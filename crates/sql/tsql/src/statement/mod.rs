@@ -10,6 +10,7 @@
 mod arguments;
 mod backup;
 mod change;
+mod computed;
 mod configure;
 mod credential;
 pub(crate) mod cursor;
@@ -20,7 +21,6 @@ mod elsewhere;
 mod encryption;
 mod files;
 mod foreign;
-mod format;
 mod function;
 pub(crate) mod ground;
 mod key;
@@ -55,6 +55,7 @@ use crate::value::Type;
 
 pub(crate) use backup::backup;
 pub(crate) use change::{delete, identity_insert, insert, truncate, update};
+pub(crate) use computed::typed;
 pub(crate) use configure::{hardware_offload, reconfigure};
 pub(crate) use credential::credential;
 pub(crate) use dbcc::dbcc;

@@ -7,9 +7,9 @@
 //!
 //! Leaves to others: the text (`format.rs`), and what a failed statement does to its batch (`run.rs`).
 
-use super::format::{cut, formatted};
 use crate::convert::convert_from;
 use crate::flow::{Flow, Out, Stop, Variable};
+use crate::format::{cut, formatted};
 use crate::message::{self, ALL, Message};
 use crate::session::Session;
 use crate::sink::{Command, DoneEvent};

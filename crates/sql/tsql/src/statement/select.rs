@@ -95,6 +95,7 @@ fn numbering(items: &mut Vec<SelectItem>) -> Option<Numbering> {
         nullable: Some(false),
         identity: Some(identity),
         default: None,
+        computed: None,
     };
     items.remove(place);
     let (before, after) = items.split_at(place);
@@ -159,6 +160,7 @@ fn select_into(session: &mut Session, name: &[String], tree: &Query, out: &mut O
             nullable: Some(true),
             identity: None,
             default: None,
+            computed: None,
         });
     }
     if let Some(numbering) = numbering {

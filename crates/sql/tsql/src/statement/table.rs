@@ -13,8 +13,8 @@ use std::sync::Arc;
 use longshore_catalog::{CatalogObject, RowChanges};
 
 use super::change::{check_conditions, check_of_column, check_shape};
-use super::foreign;
 use super::target::{ChangedTable, find};
+use super::{computed, foreign};
 use crate::convert::convert_from;
 use crate::flow::{Flow, Out, SYSTEM_DATABASES};
 use crate::message::{self, Message};
@@ -104,6 +104,7 @@ pub(super) fn make(
     spec: &TableSpec,
 ) -> Result<(), Message> {
     let last = name.last().map_or("", String::as_str);
+    let spec = &computed::typed(session, spec)?;
     let shape = TableShape::of(spec.clone(), Vec::new(), last)?;
     check_shape(session, &shape)?;
     if last.starts_with('#') {
@@ -220,6 +221,7 @@ fn reshape(
             for (number, row) in rows.iter() {
                 change.put.push((number, fill(row)?));
             }
+            computed::fill(session, &shape, &mut change.put)?;
             let mut new = TableRows::of(&shape, BTreeMap::new());
             new.apply(&shape, change, &target.short())?;
             new.last_row = new.last_row.max(rows.last_row);
@@ -327,7 +329,7 @@ pub(crate) fn alter(
 }
 
 fn is_default_only(column: &ColumnSpec) -> bool {
-    column.kind.name.is_empty()
+    column.kind.name.is_empty() && column.computed.is_none()
 }
 
 fn add(session: &mut Session, target: &ChangedTable, added: &TableSpec) -> Result<(), Message> {
@@ -357,6 +359,7 @@ fn add(session: &mut Session, target: &ChangedTable, added: &TableSpec) -> Resul
     }
     let old = target.shape.columns.len();
     let name = target.full.rsplit('.').next().unwrap_or_default();
+    let spec = computed::typed(session, &spec)?;
     let shape = TableShape::of(spec.clone(), target.shape.indexes.clone(), name)?;
     let mut values = Vec::new();
     for column in shape.columns.iter().skip(old) {
@@ -400,6 +403,12 @@ fn alter_column(
     let unknown =
         || message::ALTER_COLUMN_UNKNOWN.with(&[&"ALTER TABLE ALTER COLUMN", &column.name, &name]);
     let place = place.ok_or_else(unknown)?;
+    if let Some(user) = computed::user_of(session, &target.shape, place) {
+        return Err(message::DEPENDS.with(&[&"column", &user, &column.name]));
+    }
+    if target.shape.columns[place].computed.is_some() {
+        return Err(message::NOT_HERE.with(&[&"ALTER COLUMN of a computed column"]));
+    }
     let mut spec = target.shape.spec.clone();
     let known = &mut spec.columns[place];
     known.kind = column.kind.clone();
@@ -447,6 +456,9 @@ fn drop_columns(
         }
         if let Some(check) = check_of_column(session, &target.shape, place) {
             return Err(message::DEPENDS.with(&[&"object", &check.name, name]));
+        }
+        if let Some(user) = computed::user_of(session, &target.shape, place) {
+            return Err(message::DEPENDS.with(&[&"column", &user, name]));
         }
         places.push(place);
     }

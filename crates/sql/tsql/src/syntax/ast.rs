@@ -174,6 +174,8 @@ pub struct ColumnSpec {
     /// Its seed and its increment.
     pub identity: Option<(i64, i64)>,
     pub default: Option<Fragment>,
+    /// The expression of a computed column; its type is empty where the expression does not end with it.
+    pub computed: Option<Fragment>,
 }
 
 /// PRIMARY KEY, UNIQUE, FOREIGN KEY or CHECK.

@@ -60,10 +60,18 @@ impl Token<'_> {
         match self.kind {
             TokenKind::Bracketed => inner(1, "]]", "]"),
             TokenKind::Quoted => inner(1, "\"\"", "\""),
-            TokenKind::Text if self.raw.starts_with('\'') => inner(1, "''", "'"),
-            TokenKind::Text => inner(2, "''", "'"),
+            TokenKind::Text if self.raw.starts_with('\'') => continued(inner(1, "''", "'")),
+            TokenKind::Text => continued(inner(2, "''", "'")),
             _ => self.raw.to_owned(),
         }
+    }
+}
+
+/// A text without the ends of lines after a backslash: there it is continued.
+pub(crate) fn continued(text: String) -> String {
+    match text.contains("\\\n") || text.contains("\\\r\n") {
+        true => text.replace("\\\r\n", "").replace("\\\n", ""),
+        false => text,
     }
 }
 

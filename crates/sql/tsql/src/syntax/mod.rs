@@ -85,6 +85,7 @@ pub(crate) fn last_token(text: &str) -> usize {
 }
 
 /// A token of a fragment's text.
+#[derive(Clone)]
 pub(crate) struct FragmentToken {
     pub is_word: bool,
     pub raw: String,

@@ -28,6 +28,9 @@ impl Display for TableSpec {
 impl Display for ColumnSpec {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let name = bracketed(&self.name);
+        if let Some(computed) = &self.computed {
+            return write!(f, "{name} AS {computed}");
+        }
         if self.kind.name.is_empty() {
             let default = self.default.as_ref().map_or("NULL", |d| d.text.as_str());
             return write!(f, "DEFAULT {default} FOR {name}");

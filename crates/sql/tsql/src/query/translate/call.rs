@@ -17,6 +17,7 @@ use sqlparser::ast::{
     ObjectNamePart, Value as Literal, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowType,
 };
 
+use super::expression::scale_of;
 use super::state::{Markup, Translator, TypedSql, direction, folded, not_here};
 use super::tables;
 use crate::convert::{PRECISION_MAX, convert};
@@ -62,7 +63,7 @@ const SIMPLE: &[(&str, usize, usize, &str, &str, Type)] = &[
     ("REPLICATE", 2, 2, "tv", "ts_replicate", TEXT),
     ("REVERSE", 1, 1, "t", "ts_reverse", TEXT),
     ("RIGHT", 2, 2, "tv", "ts_right", TEXT),
-    ("ROUND", 2, 2, "v", "ts_round", Type::SqlVariant),
+    ("ROUND", 2, 3, "v", "ts_round", Type::SqlVariant),
     ("RTRIM", 1, 1, "t", "rtrim", TEXT),
     ("SIGN", 1, 1, "v", "sign", Type::SqlVariant),
     ("SPACE", 1, 1, "v", "space", TEXT),
@@ -82,6 +83,8 @@ const SIMPLE: &[(&str, usize, usize, &str, &str, Type)] = &[
     ("UNICODE", 1, 1, "t", "ts_unicode", Type::Int),
     ("SQUARE", 1, 1, "v", "ts_square", Type::Float),
     ("EXP", 1, 1, "v", "ts_exp", Type::Float),
+    ("DEGREES", 1, 1, "v", "ts_degrees", Type::Float),
+    ("RADIANS", 1, 1, "v", "ts_radians", Type::Float),
     ("LOG", 1, 2, "v", "ts_log", Type::Float),
     ("LOG10", 1, 1, "v", "ts_log10", Type::Float),
     (
@@ -131,16 +134,10 @@ const ELSEWHERE: &[&str] = &[
     "COS",
     "COT",
     "CRYPT_GEN_RANDOM",
-    "CUME_DIST",
     "CURRENT_TIMEZONE",
     "DATABASE_PRINCIPAL_ID",
     "DATE_BUCKET",
-    "DATETIME2FROMPARTS",
-    "DATETIMEFROMPARTS",
-    "DATETIMEOFFSETFROMPARTS",
-    "DATETRUNC",
     "DECOMPRESS",
-    "DEGREES",
     "DIFFERENCE",
     "EVENTDATA",
     "FILE_ID",
@@ -152,10 +149,6 @@ const ELSEWHERE: &[&str] = &[
     "FULLTEXTSERVICEPROPERTY",
     "GET_BIT",
     "GETANSINULL",
-    "GREATEST",
-    "GROUPING_ID",
-    "HASHBYTES",
-    "IDENT_CURRENT",
     "IDENT_INCR",
     "IDENT_SEED",
     "INDEX_COL",
@@ -164,11 +157,9 @@ const ELSEWHERE: &[&str] = &[
     "JSON_ARRAY",
     "JSON_ARRAYAGG",
     "JSON_CONTAINS",
-    "JSON_MODIFY",
     "JSON_OBJECT",
     "JSON_OBJECTAGG",
     "JSON_PATH_EXISTS",
-    "LEAST",
     "LEFT_SHIFT",
     "LOGINPROPERTY",
     "MIN_ACTIVE_ROWVERSION",
@@ -177,37 +168,29 @@ const ELSEWHERE: &[&str] = &[
     "OBJECTPROPERTYEX",
     "ORIGINAL_DB_NAME",
     "PARSE",
-    "PERCENT_RANK",
     "PERCENTILE_CONT",
     "PERCENTILE_DISC",
     "PERMISSIONS",
     "PUBLISHINGSERVERNAME",
     "PWDCOMPARE",
     "PWDENCRYPT",
-    "RADIANS",
     "RAND",
     "RIGHT_SHIFT",
     "SESSION_CONTEXT",
     "SESSIONPROPERTY",
     "SIN",
-    "SMALLDATETIMEFROMPARTS",
     "SOUNDEX",
     "SQL_VARIANT_PROPERTY",
     "STATS_DATE",
     "SUSER_ID",
     "SUSER_SID",
-    "SWITCHOFFSET",
-    "SYSDATETIMEOFFSET",
     "TAN",
-    "TIMEFROMPARTS",
-    "TODATETIMEOFFSET",
     "TRIGGER_NESTLEVEL",
     "TRY_PARSE",
     "TYPE_ID",
     "TYPE_NAME",
     "TYPEPROPERTY",
     "USER_ID",
-    "XACT_STATE",
 ];
 
 /// The type of a text made of these: two bytes per character if one of them has that, `max` if the first is.
@@ -266,22 +249,28 @@ impl Translator<'_> {
         };
         let orders_texts = name == "STRING_AGG" && function.within_group.len() == 1;
         if function.filter.is_some() || !(function.within_group.is_empty() || orders_texts) {
-            return Err(not_here("FILTER or WITHIN GROUP"));
+            return Err(not_here(&format!("{name} with WITHIN GROUP")));
         }
-        if name == "GROUPING" {
-            return self.grouping_of(function);
+        if matches!(name.as_str(), "GROUPING" | "GROUPING_ID") {
+            return self.grouping_of(&name, function);
         }
         if let Some(over) = &function.over {
             return self.windowed(&name, function, over);
         }
         if let Some(aggregate) = self.aggregate(&name, function)? {
-            return Ok(aggregate);
+            return Ok(averaged(&name, aggregate));
         }
         let arguments = plain_arguments(function)?;
         if let Some(typed) = self.of_dates(&name, &arguments)? {
             return Ok(typed);
         }
         if let Some(typed) = self.of_choice(&name, &arguments)? {
+            return Ok(typed);
+        }
+        if let Some(typed) = self.of_instants(&name, &arguments)? {
+            return Ok(typed);
+        }
+        if let Some(typed) = self.of_several_kinds(&name, &arguments)? {
             return Ok(typed);
         }
         let is_known = |expr: &&Expr| match expr {
@@ -310,8 +299,11 @@ impl Translator<'_> {
             });
         };
         if !(*least..=*most).contains(&arguments.len()) {
-            let wanted = if least == most { least } else { most };
-            return Err(message::ARGUMENT_COUNT.with(&[&name.to_lowercase(), wanted]));
+            let name = name.to_lowercase();
+            return Err(match least == most {
+                true => message::ARGUMENT_COUNT.with(&[&name, least]),
+                false => message::ARGUMENT_RANGE.with(&[&name, least, most]),
+            });
         }
         let mut typed = Vec::new();
         for argument in arguments {
@@ -476,6 +468,9 @@ impl Translator<'_> {
             "ROW_NUMBER" | "RANK" | "DENSE_RANK" => {
                 TypedSql::of(format!("{}()", name.to_lowercase()), Type::BigInt)
             }
+            "PERCENT_RANK" | "CUME_DIST" => {
+                TypedSql::of(format!("{}()", name.to_lowercase()), Type::Float)
+            }
             "NTILE" => {
                 let arguments = plain_arguments(function)?;
                 let [count] = arguments.as_slice() else {
@@ -486,9 +481,13 @@ impl Translator<'_> {
             }
             "LAG" | "LEAD" | "FIRST_VALUE" | "LAST_VALUE" => self.neighbour(name, function)?,
             "STDEV" | "STDEVP" | "VAR" | "VARP" => return Err(not_here(&format!("{name} OVER"))),
-            _ => self
-                .aggregate(name, function)?
-                .ok_or_else(|| message::NOT_RECOGNIZED.with(&[&name, &FUNCTION]))?,
+            _ => {
+                self.aggregate(name, function)?
+                    .ok_or_else(|| match ELSEWHERE.contains(&name) {
+                        true => not_here(&format!("the function {name}")),
+                        false => message::NOT_RECOGNIZED.with(&[&name, &FUNCTION]),
+                    })?
+            }
         };
         let mut parts = Vec::new();
         let mut by = Vec::new();
@@ -510,7 +509,7 @@ impl Translator<'_> {
             parts.push(frame_words(frame)?);
         }
         let sql = format!("{} OVER ({})", base.sql, parts.join(" ")).into();
-        Ok(TypedSql { sql, ..base })
+        Ok(averaged(name, TypedSql { sql, ..base }))
     }
 
     /// LAG, LEAD and their kin.
@@ -565,8 +564,15 @@ impl Translator<'_> {
                     "DATEDIFF" => Type::Int,
                     _ => Type::BigInt,
                 };
-                let sql = Sql::call("ts_datediff", [part, first.sql, second.sql]);
+                let is_big = self.bind(Value::bit(kind == Type::BigInt));
+                let sql = Sql::call("ts_datediff", [part, first.sql, second.sql, is_big]);
                 Ok(Some(TypedSql::of(sql, kind)))
+            }
+            ("DATEPART", [Expr::Identifier(part), at])
+                if ["TZ", "TZOFFSET"].contains(&part.value.to_ascii_uppercase().as_str()) =>
+            {
+                let at = self.expression(at)?.sql;
+                Ok(Some(TypedSql::of(Sql::call("ts_offset", [at]), Type::Int)))
             }
             ("DATEPART" | "DATENAME", [part, at]) => {
                 let part = self.date_part(part)?;
@@ -688,7 +694,11 @@ impl Translator<'_> {
             ("FORMAT", [value, pattern] | [value, pattern, _]) => {
                 let value = self.expression(value)?;
                 let pattern = self.as_text(pattern)?;
-                let word = if value.kind().is_moment() { "m" } else { "n" };
+                let word = match value.kind() {
+                    Type::Time(_) => "t",
+                    kind if kind.is_moment() => "m",
+                    _ => "n",
+                };
                 if !value.kind().is_moment() && !value.kind().is_number() {
                     let kind = value.kind();
                     return Err(message::ARGUMENT_TYPE.with(&[
@@ -700,6 +710,79 @@ impl Translator<'_> {
                 let word = self.bind(Value::text(word));
                 let sql = Sql::call("ts_format", [value.sql, word, pattern]);
                 Ok(Some(TypedSql::of(sql, Type::NVarChar(Some(4000)))))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Functions whose arguments have types of their own. Errors: 50002 for a form that is not known here.
+    fn of_several_kinds(
+        &mut self,
+        name: &str,
+        arguments: &[&Expr],
+    ) -> Result<Option<TypedSql>, Message> {
+        match (name, arguments) {
+            ("GREATEST" | "LEAST", [_, ..]) => {
+                let mut all = Vec::new();
+                for argument in arguments {
+                    all.push(self.expression(argument)?);
+                }
+                let kind = all.iter().filter_map(|t| t.kind).reduce(wider);
+                let all: Vec<_> = all.into_iter().map(|t| self.widened(t, kind)).collect();
+                let ours = if name == "LEAST" {
+                    "ts_least"
+                } else {
+                    "ts_greatest"
+                };
+                Ok(Some(TypedSql::new(Sql::call(ours, all), kind)))
+            }
+            ("FORMATMESSAGE", [format, given @ ..]) => {
+                let format = self.expression(format)?;
+                if !format.kind().is_text() {
+                    return Err(not_here("FORMATMESSAGE of a number"));
+                }
+                let mut all = vec![format.sql];
+                for argument in given {
+                    let argument = self.expression(argument)?;
+                    let kind = self.bind_type(argument.kind());
+                    all.extend([argument.sql, kind]);
+                }
+                let sql = Sql::call("ts_formatmessage", all);
+                Ok(Some(TypedSql::of(sql, Type::NVarChar(Some(2047)))))
+            }
+            ("HASHBYTES", [algorithm, value]) => {
+                let algorithm = self.as_text(algorithm)?;
+                let value = self.expression(value)?;
+                if !value.kind().is_text() && !is_binary(value.kind()) {
+                    let kind = value.kind();
+                    return Err(message::ARGUMENT_TYPE.with(&[
+                        &kind as &dyn std::fmt::Display,
+                        &2,
+                        &"hashbytes",
+                    ]));
+                }
+                let kind = self.bind_type(value.kind());
+                let sql = Sql::call("ts_hashbytes", [algorithm, value.sql, kind]);
+                Ok(Some(TypedSql::of(sql, Type::VarBinary(Some(LENGTH_MAX)))))
+            }
+            ("JSON_MODIFY", [json, path, value]) => {
+                let (json, path) = (self.as_text(json)?, self.as_text(path)?);
+                let value = self.expression(value)?;
+                let word = match value.kind() {
+                    _ if value.markup == Some(Markup::Json) => "json",
+                    Type::Bit => "bit",
+                    kind if kind.is_number() => "number",
+                    _ => "text",
+                };
+                let word = self.bind(Value::text(word));
+                let value = match value.kind() {
+                    Type::Float => value.sql,
+                    kind if kind.is_integer() => value.sql,
+                    _ => self.text_of(value),
+                };
+                let sql = Sql::call("ts_json_modify", [json, path, value, word]);
+                let made = TypedSql::of(sql, Type::NVarChar(None));
+                Ok(Some(made.marked(Some(Markup::Json))))
             }
             _ => Ok(None),
         }
@@ -833,6 +916,18 @@ impl Translator<'_> {
             _ => None,
         };
         value.ok_or_else(|| not_here("a column as this function's argument"))
+    }
+}
+
+/// An average of exact numbers has no digits after those of its type: they are not rounded.
+fn averaged(name: &str, typed: TypedSql) -> TypedSql {
+    let kind = typed.kind();
+    match name == "AVG" && kind.is_exact() && !kind.is_integer() {
+        true => {
+            let sql = format!("ts_cut({}, {})", typed.sql, scale_of(kind)).into();
+            TypedSql { sql, ..typed }
+        }
+        false => typed,
     }
 }
 

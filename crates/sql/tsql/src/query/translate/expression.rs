@@ -12,17 +12,18 @@
 //! Leaves to others: calls of functions (`call.rs`), the names and rows of views (`schema.rs`), and running the SQL.
 
 use sqlparser::ast::{
-    BinaryOperator, CaseWhen, CastKind, CharacterLength, DataType, Expr, Ident, Query,
-    UnaryOperator, Value as Literal,
+    BinaryOperator, CaseWhen, CastKind, CharacterLength, DataType, Expr, GroupByExpr, Ident, Query,
+    SetExpr, UnaryOperator, Value as Literal,
 };
 
 use super::comparison::{Side, Sides, comparison};
+use super::grouped::{aggregate, is_one};
 use super::state::{
     Markup, SQL_LEN_MAX, SelectPurpose, Translator, TypedSql, column_alias, folded, not_here,
     position,
 };
 use super::tables;
-use crate::convert::type_of;
+use crate::convert::{MONEY_SCALE, PRECISION_MAX, type_of};
 use crate::message::{self, Message};
 use crate::query::collation::Collation;
 use crate::query::known::{global, literal, text_kind};
@@ -86,7 +87,11 @@ impl Translator<'_> {
             Expr::BinaryOp { left, op, right } => self.binary(left, op, right),
             Expr::Subquery(query) => {
                 let (sql, kind, markup) = self.subquery(query)?;
-                Ok(TypedSql::of(format!("({sql})"), kind).marked(markup))
+                let sql = match is_single(query) {
+                    true => format!("({sql})"),
+                    false => format!("(SELECT ts_single({}) FROM ({sql}))", column_alias(0)),
+                };
+                Ok(TypedSql::of(sql, kind).marked(markup))
             }
             Expr::CompoundFieldAccess { root, access_chain } => {
                 self.field_access(root, access_chain)
@@ -129,6 +134,10 @@ impl Translator<'_> {
                 expr,
                 trim_characters: None,
             } => self.simple("TRIM", &[expr]),
+            Expr::AtTimeZone {
+                timestamp,
+                time_zone,
+            } => self.at_time_zone(timestamp, time_zone),
             Expr::Floor { expr, .. } => self.whole("ts_floor", expr),
             Expr::Ceil { expr, .. } => self.whole("ts_ceiling", expr),
             other => self.predicate(other),
@@ -236,15 +245,19 @@ impl Translator<'_> {
         escape: Option<&Expr>,
         negated: bool,
     ) -> Result<TypedSql, Message> {
-        let (text, left) = self.as_collated_text(expr)?;
-        let (pattern, right) = self.as_collated_text(pattern)?;
+        let (text, pattern) = (self.expression(expr)?, self.expression(pattern)?);
+        // Blanks at the end of a text do not count where neither side has two bytes per character.
+        let is_narrow = !text.kind().is_national() && !pattern.kind().is_national();
+        let (left, right) = (text.collate, pattern.collate);
+        let (text, pattern) = (self.text_of(text), self.text_of(pattern));
         let escape = match escape {
             Some(escape) => self.as_text(escape)?,
             None => Sql::null(),
         };
         let collation = Collation::of_both(left, right, "like")?;
-        let folds = self.bind(Value::bit(collation == Collation::CaseInsensitive));
-        let fits = Sql::call("ts_like", [text, pattern, escape, folds]);
+        let folds = i64::from(collation == Collation::CaseInsensitive);
+        let how = self.bind(Value::Int(folds + 2 * i64::from(is_narrow)));
+        let fits = Sql::call("ts_like", [text, pattern, escape, how]);
         Ok(condition(fits.negated_if(negated)))
     }
 
@@ -518,13 +531,8 @@ impl Translator<'_> {
 
     /// The expression as a text.
     pub(super) fn as_text(&mut self, expr: &Expr) -> Result<Sql, Message> {
-        Ok(self.as_collated_text(expr)?.0)
-    }
-
-    fn as_collated_text(&mut self, expr: &Expr) -> Result<(Sql, Option<Collation>), Message> {
         let inner = self.expression(expr)?;
-        let collate = inner.collate;
-        Ok((self.text_of(inner), collate))
+        Ok(self.text_of(inner))
     }
 
     /// The same for a translated expression.
@@ -587,13 +595,33 @@ impl Translator<'_> {
         }
     }
 
+    /// Two moments of the older types, or such a moment and a text: each counts as days since 1900.
+    fn of_two_moments(&mut self, symbol: char, left: TypedSql, right: TypedSql) -> TypedSql {
+        let kind = match (left.kind(), right.kind()) {
+            (Type::SmallDateTime, Type::SmallDateTime) => Type::SmallDateTime,
+            _ => Type::DateTime,
+        };
+        let mut one = |side: TypedSql| match side.kind() == kind {
+            true => side.sql,
+            false => self.cast("ts_cast", side, kind).sql,
+        };
+        let (left, right) = (one(left), one(right));
+        let of = self.bind_type(kind);
+        let days = Sql::call("ts_days", [right, of.clone()]);
+        let days = match symbol {
+            '-' => Sql::unary("-", days),
+            _ => days,
+        };
+        TypedSql::of(Sql::call("ts_adddays", [days, left, of]), kind)
+    }
+
     fn arithmetic(
         &mut self,
-        left: &Expr,
+        left_expr: &Expr,
         op: &BinaryOperator,
-        right: &Expr,
+        right_expr: &Expr,
     ) -> Result<TypedSql, Message> {
-        let (mut left, mut right) = (self.expression(left)?, self.expression(right)?);
+        let (mut left, mut right) = (self.expression(left_expr)?, self.expression(right_expr)?);
         // A bare NULL takes the type of the other side.
         left.kind = left.kind.or(right.kind);
         right.kind = right.kind.or(left.kind);
@@ -612,6 +640,15 @@ impl Translator<'_> {
         if symbol == '+' && a.is_text() && b.is_text() {
             let joined = left.sql.binary("||", right.sql);
             return Ok(TypedSql::of(joined, joined_kind(a, b)));
+        }
+        let is_day = |kind: Type| matches!(kind, Type::DateTime | Type::SmallDateTime);
+        let is_day_or_text = |kind: Type| is_day(kind) || kind.is_text();
+        if matches!(symbol, '+' | '-')
+            && (is_day(a) || is_day(b))
+            && is_day_or_text(a)
+            && is_day_or_text(b)
+        {
+            return Ok(self.of_two_moments(symbol, left, right));
         }
         // Days are added to and subtracted from moments.
         if matches!(symbol, '+' | '-')
@@ -637,12 +674,62 @@ impl Translator<'_> {
         if !a.is_number() || !b.is_number() {
             return Err(message::OPERANDS.with(&[&a, &b, &symbol_name(symbol)]));
         }
-        let kind = result(symbol, a, b);
-        let sql = computed(symbol, kind, left.sql, right.sql);
+        // Whole digits next to a `numeric` are one of as few digits as they need.
+        let is_numeric = |kind| matches!(kind, Type::Numeric { .. });
+        let narrowest = |own: Type, expr: &Expr, other: Type| match is_numeric(other) {
+            true if own.is_integer() => digits_of(expr, self.literals).unwrap_or(own),
+            _ => own,
+        };
+        let kind = result(
+            symbol,
+            narrowest(a, left_expr, b),
+            narrowest(b, right_expr, a),
+        );
+        let scale = match symbol {
+            '/' => self.bind(Value::Int(scale_of(kind))),
+            _ => Sql::null(),
+        };
+        let sql = computed(symbol, kind, left.sql, right.sql, scale);
         Ok(TypedSql {
             is_computed: kind.is_exact(),
             ..TypedSql::of(sql, kind)
         })
+    }
+}
+
+/// Whether a query has one row at most, whatever its tables have.
+fn is_single(query: &Query) -> bool {
+    let SetExpr::Select(select) = &*query.body else {
+        return query.for_clause.is_some();
+    };
+    let is_grouped = match &select.group_by {
+        GroupByExpr::Expressions(by, modifiers) => !by.is_empty() || !modifiers.is_empty(),
+        GroupByExpr::All(_) => true,
+    };
+    query.for_clause.is_some()
+        || is_one(select.top.as_ref())
+        || !is_grouped && (select.from.is_empty() || aggregate(select).is_some())
+}
+
+/// The type that a number written as digits has in arithmetic with a `numeric`: as many digits as it needs.
+fn digits_of(expr: &Expr, literals: &[Given]) -> Option<Type> {
+    match expr {
+        Expr::Nested(inner)
+        | Expr::UnaryOp {
+            op: UnaryOperator::Minus | UnaryOperator::Plus,
+            expr: inner,
+        } => digits_of(inner, literals),
+        Expr::Value(value) => {
+            let text = match (&value.value, given(&value.value, literals)) {
+                (_, Some(Given::Number(text))) | (Literal::Number(text, _), None) => text,
+                _ => return None,
+            };
+            let digits = text.trim_start_matches('0').len().max(1);
+            let is_whole = text.bytes().all(|b| b.is_ascii_digit());
+            let precision = u8::try_from(digits).ok().filter(|n| *n <= PRECISION_MAX);
+            Some(Type::numeric(precision.filter(|_| is_whole)?, 0))
+        }
+        _ => None,
     }
 }
 
@@ -665,9 +752,10 @@ fn joined_kind(a: Type, b: Type) -> Type {
 }
 
 /// Two numbers, combined to one of this type.
-fn computed(symbol: char, kind: Type, left: Sql, right: Sql) -> Sql {
+fn computed(symbol: char, kind: Type, left: Sql, right: Sql, scale: Sql) -> Sql {
     match symbol {
         '/' if kind.is_integer() => Sql::call("ts_divide_whole", [left, right]),
+        '/' if kind.is_exact() => Sql::call("ts_divide_exact", [left, right, scale]),
         '/' => Sql::call("ts_divide", [left, right]),
         '%' => Sql::call("ts_modulo", [left, right]),
         '^' => {
@@ -679,6 +767,15 @@ fn computed(symbol: char, kind: Type, left: Sql, right: Sql) -> Sql {
         '*' => left.binary("*", right),
         '&' => left.binary("&", right),
         _ => left.binary("|", right),
+    }
+}
+
+/// The digits after the point of an exact type.
+pub(super) fn scale_of(kind: Type) -> i64 {
+    match kind {
+        Type::Numeric { scale, .. } => scale.into(),
+        kind if kind.is_money() => MONEY_SCALE.into(),
+        _ => 0,
     }
 }
 

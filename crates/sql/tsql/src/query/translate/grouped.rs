@@ -43,9 +43,10 @@ impl Side {
     }
 }
 
-/// Functions of ours may refuse what they are given; this one only what no script has.
+/// Functions of ours may refuse what they are given; these only what no script has.
 fn is_safe(sql: &str) -> bool {
-    !sql.replace("ts_like(", "").contains("ts_")
+    let rest = sql.replace("ts_like(", "").replace("ts_cut(", "");
+    !rest.contains("ts_")
 }
 
 /// The most alternatives of an OR that are looked up one by one.
@@ -408,7 +409,7 @@ fn turned(word: &'static str) -> &'static str {
 }
 
 /// The only item's name, where it is an aggregate and nothing else, of which the order of the rows does not count.
-fn aggregate(select: &Select) -> Option<String> {
+pub(super) fn aggregate(select: &Select) -> Option<String> {
     use sqlparser::ast::SelectItem::{ExprWithAlias, UnnamedExpr};
     let mut expr = match select.projection.as_slice() {
         [UnnamedExpr(expr) | ExprWithAlias { expr, .. }] => expr,
@@ -428,7 +429,7 @@ fn aggregate(select: &Select) -> Option<String> {
 }
 
 /// `TOP 1`
-fn is_one(top: Option<&Top>) -> bool {
+pub(super) fn is_one(top: Option<&Top>) -> bool {
     let Some(top) = top.filter(|t| !t.percent && !t.with_ties) else {
         return false;
     };

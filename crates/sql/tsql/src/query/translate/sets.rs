@@ -1,4 +1,4 @@
-//! Translates GROUP BY ROLLUP, CUBE and their older forms: one query for each set of groups, combined by UNION ALL.
+//! Translates GROUP BY ROLLUP, CUBE, GROUPING SETS and their older forms: one query for each set of groups, combined by UNION ALL.
 //!
 //! Invariants
 //! - An expression of GROUP BY that a set leaves out is NULL there, but inside of an aggregate; GROUPING says which.
@@ -7,13 +7,17 @@
 //!
 //! Leaves to others: a query with one set of groups (`translate.rs`).
 
-use sqlparser::ast::{Expr, Function, GroupByExpr, Query, Select};
+use sqlparser::ast::{Expr, Function, GroupByExpr, OrderByExpr, Query, Select, SelectItem};
 
 use super::call::plain_arguments;
-use super::state::{GroupingSet, SelectPurpose, SelectedColumns, Translator, TypedSql, not_here};
-use super::tables;
+use super::state::{
+    GroupingSet, SelectPurpose, SelectedColumns, Translator, TypedSql, column_alias, direction,
+    folded, not_here, position,
+};
+use super::{orders, tables, top};
 use crate::message::{self, Message};
 use crate::query::number::wider;
+use crate::query::parse::{EMPTY_SET, GROUPING_SETS};
 use crate::value::{Column, Type, Value};
 
 /// The most expressions of CUBE.
@@ -21,48 +25,39 @@ const CUBE_MAX: usize = 8;
 /// The most expressions of ROLLUP.
 const ROLLUP_MAX: usize = 32;
 
-/// The sets of groups that GROUP BY names, as expressions that each of them has; `None`: only one.
-fn sets(by: &GroupByExpr) -> Result<Option<Vec<Vec<&Expr>>>, Message> {
-    let GroupByExpr::Expressions(by, modifiers) = by else {
-        return Ok(None);
-    };
-    if !modifiers.is_empty() {
-        return Err(not_here("this form of GROUP BY"));
-    }
-    let mut plain = Vec::new();
-    let mut found: Option<(bool, Vec<Vec<&Expr>>)> = None;
-    for expr in by {
-        let set = match expr {
-            Expr::Rollup(parts) | Expr::Cube(parts) => {
-                let is_cube = matches!(expr, Expr::Cube(_));
-                Some((is_cube, parts.iter().map(|p| p.iter().collect()).collect()))
+/// The most sets of groups.
+const SETS_MAX: usize = 1 << CUBE_MAX;
+
+/// The sets that ROLLUP, CUBE or GROUPING SETS means; `None`: it is a plain expression.
+fn sets_of(expr: &Expr) -> Result<Option<Vec<Vec<&Expr>>>, Message> {
+    let (name, parts) = match expr {
+        Expr::Rollup(parts) => ("ROLLUP", parts.iter().map(|p| p.iter().collect()).collect()),
+        Expr::Cube(parts) => ("CUBE", parts.iter().map(|p| p.iter().collect()).collect()),
+        Expr::Function(function) => {
+            let name = tables::parts(&function.name).join(".").to_ascii_uppercase();
+            let known = ["ROLLUP", "CUBE", GROUPING_SETS, EMPTY_SET];
+            let Some(name) = known.into_iter().find(|known| *known == name) else {
+                return Ok(None);
+            };
+            let given = plain_arguments(function)?;
+            if name == EMPTY_SET {
+                return Ok(Some(vec![Vec::new()]));
             }
-            Expr::GroupingSets(_) => return Err(not_here("GROUPING SETS")),
-            Expr::Function(function) => {
-                let name = tables::parts(&function.name).join(".").to_ascii_uppercase();
-                match name.as_str() {
-                    "ROLLUP" | "CUBE" => {
-                        let parts = plain_arguments(function)?;
-                        let parts = parts.into_iter().map(|part| match part {
-                            Expr::Tuple(all) => all.iter().collect(),
-                            part => vec![part],
-                        });
-                        Some((name == "CUBE", parts.collect()))
+            if name == GROUPING_SETS {
+                let mut all = Vec::new();
+                for one in given {
+                    match sets_of(one)? {
+                        Some(sets) => all.extend(sets),
+                        None => all.push(members(one)),
                     }
-                    _ => None,
                 }
+                return Ok(Some(all));
             }
-            _ => None,
-        };
-        match (set, &found) {
-            (Some(set), None) => found = Some(set),
-            (Some(_), Some(_)) => return Err(not_here("several ROLLUP or CUBE")),
-            (None, _) => plain.push(expr),
+            (name, given.into_iter().map(members).collect::<Vec<_>>())
         }
-    }
-    let Some((is_cube, parts)) = found else {
-        return Ok(None);
+        _ => return Ok(None),
     };
+    let is_cube = name == "CUBE";
     let most = if is_cube { CUBE_MAX } else { ROLLUP_MAX };
     if parts.len() > most {
         return Err(message::NO_PLAN.plain());
@@ -81,9 +76,68 @@ fn sets(by: &GroupByExpr) -> Result<Option<Vec<Vec<&Expr>>>, Message> {
     };
     let set = |chosen: Vec<usize>| {
         let own = chosen.into_iter().flat_map(|i| parts[i].iter().copied());
-        plain.iter().copied().chain(own).collect()
+        own.collect()
     };
     Ok(Some(chosen.into_iter().map(set).collect()))
+}
+
+/// `(a, b)` as its expressions; any other expression alone.
+fn members(expr: &Expr) -> Vec<&Expr> {
+    match expr {
+        Expr::Tuple(all) => all.iter().collect(),
+        Expr::Nested(inner) => members(inner),
+        expr => vec![expr],
+    }
+}
+
+/// The sets of groups that GROUP BY names, as expressions that each of them has; `None`: only one. Of several lists of
+/// sets each set of one goes with each of the others.
+fn sets(by: &GroupByExpr) -> Result<Option<Vec<Vec<&Expr>>>, Message> {
+    let GroupByExpr::Expressions(by, modifiers) = by else {
+        return Ok(None);
+    };
+    if !modifiers.is_empty() {
+        return Err(not_here("this form of GROUP BY"));
+    }
+    let mut all: Vec<Vec<&Expr>> = vec![Vec::new()];
+    let mut is_plain = true;
+    for expr in by {
+        let own = match sets_of(expr)? {
+            Some(own) => {
+                is_plain = false;
+                own
+            }
+            None => vec![vec![expr]],
+        };
+        if all.len().saturating_mul(own.len()) > SETS_MAX {
+            return Err(message::NO_PLAN.plain());
+        }
+        let mut both = Vec::new();
+        for set in &all {
+            both.extend(own.iter().map(|one| [set.as_slice(), one].concat()));
+        }
+        all = both;
+    }
+    Ok((!is_plain).then_some(all))
+}
+
+/// Whether ORDER BY means something else than a column of the result.
+fn is_hidden(select: &Select, order: &OrderByExpr) -> bool {
+    match &order.expr {
+        Expr::Identifier(name) => !select.projection.iter().any(|item| match item {
+            SelectItem::UnnamedExpr(Expr::Identifier(own)) => {
+                own.value.eq_ignore_ascii_case(&name.value)
+            }
+            SelectItem::UnnamedExpr(Expr::CompoundIdentifier(own)) => own
+                .last()
+                .is_some_and(|own| own.value.eq_ignore_ascii_case(&name.value)),
+            SelectItem::ExprWithAlias { alias, .. } => {
+                alias.value.eq_ignore_ascii_case(&name.value)
+            }
+            _ => false,
+        }),
+        expr => top::number(expr).is_none(),
+    }
 }
 
 impl Translator<'_> {
@@ -96,12 +150,26 @@ impl Translator<'_> {
         let Some(sets) = sets(&select.group_by)? else {
             return Ok(None);
         };
-        let all = sets.first().cloned().unwrap_or_default();
+        let mut all: Vec<&Expr> = Vec::new();
+        for expr in sets.iter().flatten() {
+            if !all.iter().any(|known| std::ptr::eq(*known, *expr)) {
+                all.push(expr);
+            }
+        }
+        let orders = orders(query)?;
+        let hidden: Vec<bool> = orders
+            .iter()
+            .map(|order| is_hidden(select, order))
+            .collect();
         let mut made: Option<SelectedColumns> = None;
         let mut parts = Vec::new();
         for set in &sets {
             let mut one = select.clone();
             one.top = None;
+            for (order, _) in orders.iter().zip(&hidden).filter(|(_, hidden)| **hidden) {
+                let item = SelectItem::UnnamedExpr(order.expr.clone());
+                one.projection.push(item);
+            }
             let by = set.iter().map(|expr| (*expr).clone()).collect();
             one.group_by = GroupByExpr::Expressions(by, Vec::new());
             self.pending_groups = all
@@ -137,18 +205,43 @@ impl Translator<'_> {
         let Some(mut made) = made else {
             return Ok(None);
         };
-        made.sql = parts.join(" UNION ALL ");
-        self.order_of_set(query, &mut made)?;
-        let limit = self.top(select.top.as_ref())?;
-        made.sql += &limit;
+        let added = hidden.iter().filter(|hidden| **hidden).count();
+        let count = made.columns.len().saturating_sub(added);
+        let mut words = Vec::new();
+        let mut next = count;
+        for (order, hidden) in orders.iter().zip(&hidden) {
+            let place = match (hidden, &order.expr) {
+                (true, _) => {
+                    next += 1;
+                    Some(next - 1)
+                }
+                (false, Expr::Identifier(name)) => position(&made.columns[..count], &name.value),
+                (false, expr) => top::number(expr).filter(|place| *place < count),
+            };
+            let place = place.ok_or_else(|| message::COLUMN_UNKNOWN.with(&[&order.expr]))?;
+            let typed = TypedSql::of(column_alias(place), made.columns[place].kind);
+            words.push(folded(&typed) + direction(order));
+        }
+        let list: Vec<_> = (0..count).map(column_alias).collect();
+        let rows = parts.join(" UNION ALL ");
+        made.columns.truncate(count);
+        made.sql = format!("SELECT {} FROM ({rows})", list.join(", "));
+        if !words.is_empty() {
+            made.sql += &format!(" ORDER BY {}", words.join(", "));
+        }
+        made.sql += &self.limit(query, select.top.as_ref())?;
         Ok(Some(made))
     }
 
     /// Translates the expressions of all sets, in the scope of the query's tables.
     pub(super) fn begin_grouping(&mut self, pending: Vec<(Expr, bool)>) -> Result<(), Message> {
-        let mut all = Vec::new();
+        let mut all: Vec<(String, bool)> = Vec::new();
         for (expr, has) in &pending {
-            all.push((self.sameness(expr)?, *has));
+            let text = self.sameness(expr)?;
+            match all.iter_mut().find(|(known, _)| *known == text) {
+                Some((_, known)) => *known |= has,
+                None => all.push((text, *has)),
+            }
         }
         self.grouping = (!pending.is_empty()).then_some(GroupingSet {
             all,
@@ -234,19 +327,27 @@ impl Translator<'_> {
         done
     }
 
-    /// GROUPING: 1 where the set leaves the expression out.
-    pub(super) fn grouping_of(&mut self, function: &Function) -> Result<TypedSql, Message> {
+    /// GROUPING: 1 where the set leaves the expression out. GROUPING_ID: a digit of two for each expression.
+    pub(super) fn grouping_of(
+        &mut self,
+        name: &str,
+        function: &Function,
+    ) -> Result<TypedSql, Message> {
         let arguments = plain_arguments(function)?;
-        let [expr] = arguments.as_slice() else {
-            return Err(message::ARGUMENT_COUNT.with(&[&"grouping", &1]));
-        };
-        let text = self.sameness(expr)?;
+        let is_list = name == "GROUPING_ID";
+        if arguments.is_empty() || (!is_list && arguments.len() > 1) || arguments.len() > ROLLUP_MAX
+        {
+            return Err(message::ARGUMENT_COUNT.with(&[&name.to_lowercase(), &1]));
+        }
         let set = self.grouping.clone().unwrap_or_default();
-        let found = set.all.iter().find(|(sql, _)| *sql == text);
-        let is_out = found.is_some_and(|(_, has)| !has);
-        Ok(TypedSql::of(
-            self.bind(Value::Int(is_out.into())),
-            Type::TinyInt,
-        ))
+        let mut number = 0_i64;
+        for expr in arguments {
+            let text = self.sameness(expr)?;
+            let found = set.all.iter().find(|(sql, _)| *sql == text);
+            let is_out = found.is_some_and(|(_, has)| !has);
+            number = number << 1 | i64::from(is_out);
+        }
+        let kind = if is_list { Type::Int } else { Type::TinyInt };
+        Ok(TypedSql::of(self.bind(Value::Int(number)), kind))
     }
 }

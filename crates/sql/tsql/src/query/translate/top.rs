@@ -15,7 +15,7 @@ use crate::message::{self, Message};
 use crate::value::Value;
 
 /// The place that ORDER BY names by its number.
-fn number(expr: &Expr) -> Option<usize> {
+pub(super) fn number(expr: &Expr) -> Option<usize> {
     match expr {
         Expr::Value(value) => match &value.value {
             Literal::Number(n, _) => n.parse::<usize>().ok()?.checked_sub(1),

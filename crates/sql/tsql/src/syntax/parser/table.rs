@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - Nothing is executed or looked up.
-//! - Parts that a table here cannot have (computed columns, partitions) are refused by name.
+//! - Parts that a table here cannot have (cascades, partitions) are refused by name.
 //!
 //! Leaves to others: the meaning of the statements (`statement/table.rs`).
 
@@ -25,6 +25,52 @@ const AFTER_DEFAULT: &[&str] = &[
     "UNIQUE",
     "WITH",
 ];
+
+/// The words after the expression of a computed column.
+const AFTER_COMPUTED: &[&str] = &["CONSTRAINT", "PERSISTED", "PRIMARY", "UNIQUE"];
+
+/// The type of an expression that is one `CAST ( … AS type )`.
+fn cast_type(expression: &Fragment) -> Option<TypeName> {
+    let all = crate::syntax::tokens(&expression.text).ok()?;
+    let [cast, open, inner @ .., close] = all.as_slice() else {
+        return None;
+    };
+    let is_cast = cast.is_word && cast.raw.eq_ignore_ascii_case("CAST");
+    if !is_cast || open.raw != "(" || close.raw != ")" {
+        return None;
+    }
+    let (mut depth, mut at) = (0_usize, None);
+    for (i, token) in inner.iter().enumerate() {
+        match token.raw.as_str() {
+            "(" => depth += 1,
+            ")" => depth = depth.checked_sub(1)?,
+            word if depth == 0 && token.is_word && word.eq_ignore_ascii_case("AS") => at = Some(i),
+            _ => {}
+        }
+    }
+    let (name, sizes) = inner.get(at? + 1..)?.split_first()?;
+    if !name.is_word {
+        return None;
+    }
+    let size = |token: &crate::syntax::FragmentToken| match token.raw.eq_ignore_ascii_case("max") {
+        true => Some(None),
+        false => token.raw.parse().ok().map(Some),
+    };
+    let sizes = match sizes {
+        [] => Vec::new(),
+        [open, one, close] if open.raw == "(" && close.raw == ")" => vec![size(one)?],
+        [open, one, comma, two, close]
+            if open.raw == "(" && comma.raw == "," && close.raw == ")" =>
+        {
+            vec![size(one)?, size(two)?]
+        }
+        _ => return None,
+    };
+    Some(TypeName {
+        name: name.raw.to_ascii_lowercase(),
+        sizes,
+    })
+}
 
 impl Parser<'_> {
     pub(super) fn create(&mut self) -> Result<Statement, Message> {
@@ -210,6 +256,7 @@ impl Parser<'_> {
             nullable: None,
             identity: None,
             default,
+            computed: None,
         });
         Ok(())
     }
@@ -280,7 +327,7 @@ impl Parser<'_> {
     fn column(&mut self, table: &mut TableSpec) -> Result<(), Message> {
         let name = self.identifier()?;
         if self.is_word("AS") {
-            return Err(self.not_here("a computed column"));
+            return self.computed(name, table);
         }
         let mut column = ColumnSpec {
             name,
@@ -288,6 +335,7 @@ impl Parser<'_> {
             nullable: None,
             identity: None,
             default: None,
+            computed: None,
         };
         let mut constraint = None;
         loop {
@@ -344,6 +392,40 @@ impl Parser<'_> {
             }
         }
         table.columns.push(column);
+        Ok(())
+    }
+
+    /// `name AS expression [PERSISTED]`
+    fn computed(&mut self, name: String, table: &mut TableSpec) -> Result<(), Message> {
+        self.expect_word("AS")?;
+        let expression = self.fragment_to(true, AFTER_COMPUTED)?;
+        if self.take_word("PERSISTED")? && self.is_word("NOT") {
+            return Err(self.not_here("NOT NULL of a computed column"));
+        }
+        table.columns.push(ColumnSpec {
+            name: name.clone(),
+            kind: cast_type(&expression).unwrap_or(TypeName {
+                name: String::new(),
+                sizes: Vec::new(),
+            }),
+            nullable: None,
+            identity: None,
+            default: None,
+            computed: Some(expression),
+        });
+        let constraint = match self.take_word("CONSTRAINT")? {
+            true => Some(self.identifier()?),
+            false => None,
+        };
+        if self.is_word("PRIMARY") || self.is_word("UNIQUE") {
+            let kind = self.key_kind()?;
+            self.storage_options()?;
+            table.constraints.push(ConstraintSpec {
+                name: constraint,
+                kind,
+                columns: vec![name],
+            });
+        }
         Ok(())
     }
 
