@@ -1,7 +1,7 @@
 //! Goal: no batch makes the server panic, keep the machine busy after it was cancelled, or take memory without a bound.
 //! Method: batches are made at random by the language's own grammar, over tables, variables, functions and cursors that
-//! exist, some of them with words exchanged or lost; each runs in a session, and is cancelled after a while. What it answers
-//! does not matter. `LONGSHORE_SQL_ROUNDS` and `LONGSHORE_SEED` ask for more.
+//! exist, some of them with words exchanged or lost; each runs in a session, and is cancelled after a while. The answers
+//! are not looked at. `LONGSHORE_SQL_ROUNDS` and `LONGSHORE_SEED` ask for more.
 //! Not covered: the answers' correctness, and statements that read or write media.
 
 mod common;
@@ -199,7 +199,7 @@ const RANKS: &[&str] = &[
     "SUM(id)",
 ];
 
-/// Makes texts of the grammar. What remains of `budget` bounds their depth.
+/// Makes texts of the grammar. `budget` bounds their depth.
 struct Maker {
     random: Random,
     budget: u32,

@@ -1,6 +1,6 @@
 //! Goal: the procedural statements do what SQL Server's documentation says: RAISERROR, THROW, TRY and CATCH, WAITFOR, GOTO.
 //! Method: scripts, most of them from the documentation's examples, run in a session; messages and rows are compared.
-//! Not covered: cursors (`cursors.rs`), the texts of RAISERROR (`statement/format.rs`), and the network (`serve`).
+//! Not covered: cursors (`cursors.rs`), the texts of RAISERROR (`format.rs`), and the network (`serve`).
 
 mod common;
 
