@@ -1,6 +1,6 @@
 //! The studies of `longshore`: sample databases, measurements, simulations of caches.
 //!
-//! `longshore lab` and the studies of `longshore cache` become this program, with the same arguments. Machines that
+//! `longshore lab`, `longshore tune` and the studies of `longshore cache` become this program, with the same arguments. Machines that
 //! only make backups do not need it.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]

@@ -23,3 +23,4 @@ mod spread;
 pub mod stock;
 pub mod sweep;
 mod timing;
+pub mod tune;

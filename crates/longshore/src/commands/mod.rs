@@ -83,7 +83,7 @@ pub fn run(command: &Command, context: &Context) -> Result<Exit, Failure> {
         Command::Completions(options) => project::completions(options, context),
         Command::Man(options) => project::man(options, context),
         Command::Key(options) => key::run(options, context),
-        Command::Lab(_) => forwarded::run(),
+        Command::Lab(_) | Command::Tune(_) => forwarded::run(),
         Command::Cache(options) => cache::run(options, context),
         Command::Wal(options) => wal::run(options, context),
     }
@@ -107,7 +107,7 @@ pub fn help_elsewhere() -> Exit {
 /// The arguments after a command that another program has.
 fn passed_on(command: &Command) -> Option<&ForwardedArgs> {
     match command {
-        Command::Lab(rest) => Some(rest),
+        Command::Lab(rest) | Command::Tune(rest) => Some(rest),
         Command::Cache(cache) => match &cache.action {
             CacheAction::Simulate(rest) | CacheAction::Grid(rest) => Some(rest),
             _ => None,

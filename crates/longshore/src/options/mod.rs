@@ -130,6 +130,8 @@ pub enum Command {
     Man(Man),
     /// Builds sample databases and runs studies with them (needs longshore-lab).
     Lab(ForwardedArgs),
+    /// Finds the algorithm, stripes, buffers and limits that suit this machine (needs longshore-lab).
+    Tune(ForwardedArgs),
     Cache(Cache),
     Wal(Wal),
 }

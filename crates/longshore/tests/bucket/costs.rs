@@ -131,3 +131,32 @@ fn the_study_of_the_way_measures_and_leaves_nothing() {
         server.run(2, "lab network --to /tmp/x --source tree");
     });
 }
+
+/// Goal: a search for settings measures backups to a store, tries several stripes below an address, and leaves neither an object
+/// nor an upload.
+#[test]
+fn a_search_for_settings_measures_the_store_and_leaves_nothing() {
+    on_each_server(|server| {
+        let tree = server.path("tree");
+        std::fs::create_dir(&tree).unwrap();
+        std::fs::write(tree.join("file"), vec![b'a'; 3 << 20]).unwrap();
+        let bucket = server.bucket();
+        let line = format!("tune tree --to {bucket}/tuned --algorithm LZ4 --time 4 --json");
+        let report = answer(&server.run(0, &line));
+        let rows = &report["sections"][1]["table"]["row_values"];
+        let settings: Vec<&str> = rows
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|row| row[0].as_str())
+            .collect();
+        assert!(settings.contains(&"LZ4 LOW, 1 stripe"), "{settings:?}");
+        assert!(settings.contains(&"LZ4 LOW, 2 stripes"), "{settings:?}");
+        let left = answer(&server.run(0, &format!("uploads {bucket}/tuned --json")));
+        assert_eq!(left["uploads"].as_array().map(Vec::len), Some(0), "{left}");
+        if server.kind != Kind::Azurite {
+            let left = objects_below(&server.path("store"));
+            assert!(left.is_empty(), "{left:?}");
+        }
+    });
+}

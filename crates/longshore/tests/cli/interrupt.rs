@@ -65,6 +65,19 @@ fn an_interrupted_backup_leaves_the_directory_as_it_was() {
     assert!(history.out.contains("\"rows\":[]"), "{}", history.out);
 }
 
+#[test]
+fn an_interrupted_search_for_settings_leaves_nothing_at_the_place() {
+    let stage = Stage::new();
+    stage.line("lab sample stae --size 60M app.db").exits(0);
+    std::fs::create_dir(stage.path("media")).unwrap();
+    let line = "tune app.db --to media --time 600";
+    let code = interrupted(&stage, line, libc::SIGINT, || {
+        !stage.names("media").is_empty()
+    });
+    assert_eq!(code, Some(130));
+    assert_eq!(stage.names("media"), [""; 0]);
+}
+
 /// Starts a run with pipes for standard input and output, interrupts it once it is working, and returns its exit code.
 /// Our ends of the pipes stay open until it has ended.
 fn interrupted_at_a_pipe(

@@ -39,3 +39,4 @@ mod signed;
 mod stage;
 mod status;
 mod stock;
+mod tune;

@@ -7,6 +7,7 @@ mod lab;
 mod loads;
 mod project;
 mod simulate;
+mod tune;
 
 use longshore_terminal::failure::{Exit, Failure};
 
@@ -20,6 +21,7 @@ pub fn run(command: &Command, context: &Context) -> Result<Exit, Failure> {
             CacheAction::Simulate(options) => simulate::run(options, context),
             CacheAction::Grid(options) => grid::run(options, context),
         },
+        Command::Tune(options) => tune::run(options, context),
         Command::Completions(options) => project::completions(options, context),
         Command::Man(options) => project::man(options),
     }

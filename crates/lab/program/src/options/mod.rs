@@ -12,6 +12,7 @@ mod figures;
 mod lab;
 mod loads;
 mod project;
+mod tune;
 mod written;
 
 use clap::{Parser, Subcommand};
@@ -25,12 +26,13 @@ pub use lab::{
 };
 pub use loads::{Load, LoadDatabase, Oltp};
 pub use project::{Completions, Man};
+pub use tune::{Purpose, Tune};
 pub use written::OutputOptions;
 
 /// Builds sample databases, measures, and simulates caches: the studies of `longshore`.
 ///
 /// `longshore lab` and the studies of `longshore cache` start this program with their arguments: `longshore lab bench`
-/// runs `longshore-lab lab bench`.
+/// runs `longshore-lab lab bench`. `longshore tune` does so, too.
 #[derive(Debug, Parser)]
 #[command(
     name = "longshore-lab",
@@ -49,6 +51,7 @@ pub struct Cli {
 pub enum Command {
     Lab(Lab),
     Cache(Cache),
+    Tune(Tune),
     Completions(Completions),
     Man(Man),
 }

@@ -1,0 +1,50 @@
+//! `tune`: the settings that suit a source, its places and a purpose.
+//!
+//! Invariants
+//! - A file that exists is refused before anything is measured, and none is replaced.
+//!
+//! Leaves to others: the search and its report (`longshore-studies`).
+
+use std::time::Duration;
+
+use longshore_pipeline::SourceSpec;
+use longshore_studies::tune::{Objective, TuneSpec, tune};
+use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::files::write_new;
+use longshore_terminal::numbers;
+
+use super::answers::{answer, context_with_accelerators, failure};
+use crate::context::Context;
+use crate::options::{Purpose, Tune};
+
+pub fn run(options: &Tune, context: &Context) -> Result<Exit, Failure> {
+    let storage = &*context.storage;
+    if let Some(path) = options
+        .write
+        .as_deref()
+        .filter(|path| storage.stat(path).is_ok())
+    {
+        let what = format!("{} exists, and is not replaced", path.display());
+        let hint = "give --write another name, or leave it out: the settings are printed";
+        return Err(Failure::usage(what, hint).numbered(numbers::FILE_UNUSABLE));
+    }
+    let spec = TuneSpec {
+        source: SourceSpec::parse(storage, &options.source)?,
+        to: options.to.clone(),
+        objective: match options.purpose {
+            Purpose::Window => Objective::Window,
+            Purpose::Cpu => Objective::Cpu,
+            Purpose::Workload => Objective::Workload,
+            Purpose::Size => Objective::Size,
+        },
+        within: options.within.map(Duration::from_secs_f64),
+        algorithms: options.algorithm.clone(),
+        time: Duration::from_secs_f64(options.time),
+    };
+    let step = |line: &str| context.output.remark(&format!("{line}\n"));
+    let tuned = tune(&context_with_accelerators(context), &spec, &step).map_err(failure)?;
+    if let Some(path) = &options.write {
+        write_new(path, &tuned.configuration, storage)?;
+    }
+    answer(Exit::Done, tuned.report, false, &options.written, context)
+}

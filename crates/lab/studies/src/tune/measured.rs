@@ -1,0 +1,418 @@
+//! This machine: a backup of the source to the places, ended as soon as enough is known.
+//!
+//! Invariants
+//! - All settings are measured on the same bytes: three quarters of what the first measurement reached in its time. The first quarter
+//!   of these does not count: buffers fill meanwhile. A source that ends before is backed up whole.
+//! - No backup is left: one that is ended early leaves nothing, and a whole one is removed.
+//! - A cancelled study ends the measurement, and is an error.
+//!
+//! Leaves to others: which settings (`search.rs`).
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use longshore_facts as facts;
+use longshore_io::Clock;
+use longshore_pipeline::{
+    BackupRequest, DeviceSpec, Error, Limit, Observer, Offload, Plan, Progress, Report, Request,
+    RunContext, SourceSpec, run,
+};
+use uuid::Uuid;
+
+use super::door::{Cost, Machine, Most, Setting, Trial};
+use crate::scratch::Scratch;
+
+/// The part of the measured bytes in which buffers fill and uploads begin.
+const WARM_UP: f64 = 0.25;
+/// Of what the first measurement reached: others are quicker and must reach it, too, before their source ends.
+const REACHED: f64 = 0.75;
+
+/// Where the stripes of measurements go.
+pub enum Places {
+    /// Removed at the end.
+    Directories(Scratch),
+    /// Addresses below which objects are written.
+    Prefixes(Vec<String>),
+}
+
+impl Places {
+    /// New devices for as many stripes.
+    fn devices(&self, stripes: usize) -> Result<Vec<DeviceSpec>> {
+        match self {
+            Places::Directories(scratch) => Ok(scratch.stripes(stripes)),
+            Places::Prefixes(prefixes) => {
+                // A store may refuse the name of an object that it keeps as an old version.
+                let own = format!("longshore-tune-{}", Uuid::new_v4());
+                let prefixes = prefixes.iter().cycle().zip(1..=stripes);
+                let device = |(prefix, n): (&String, usize)| {
+                    let text = format!("{}/{own}/{n}.bak", prefix.trim_end_matches('/'));
+                    let device = DeviceSpec::parse(&text);
+                    ensure!(
+                        matches!(device, DeviceSpec::Bucket(_)),
+                        "{prefix} is no address of an object store"
+                    );
+                    Ok(device)
+                };
+                prefixes.map(device).collect()
+            }
+        }
+    }
+
+    /// Removes what a backup left. Errors: what stays.
+    fn clear(&self, context: &RunContext, devices: &[DeviceSpec]) -> Result<()> {
+        match self {
+            Places::Directories(scratch) => scratch.clear(),
+            Places::Prefixes(_) => {
+                // Also after an interrupt: nobody else knows of these objects.
+                let cancel = AtomicBool::new(false);
+                for device in devices {
+                    device.remove_object(&context.storage, &cancel)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// This machine.
+pub struct Measured<'a> {
+    context: &'a RunContext,
+    source: &'a SourceSpec,
+    places: &'a Places,
+    /// The time of the first measurement.
+    each: Duration,
+    /// When no further measurement begins, by the machine's clock.
+    end: Duration,
+    /// The bytes that all settings are measured on; `None`: the whole source.
+    bytes: Option<u64>,
+    is_first: bool,
+    buffers: usize,
+    /// The size of the source, roughly.
+    pub source_bytes: Option<u64>,
+    /// The limit that held in each whole backup, the last one last.
+    pub limit: Option<Limit>,
+    on_step: &'a dyn Fn(&str),
+}
+
+impl<'a> Measured<'a> {
+    pub fn new(
+        context: &'a RunContext,
+        source: &'a SourceSpec,
+        places: &'a Places,
+        (each, whole): (Duration, Duration),
+        on_step: &'a dyn Fn(&str),
+    ) -> Measured<'a> {
+        Measured {
+            context,
+            source,
+            places,
+            each,
+            end: context.clock.now() + whole,
+            bytes: None,
+            is_first: true,
+            buffers: 1,
+            source_bytes: None,
+            limit: None,
+            on_step,
+        }
+    }
+
+    /// With a ceiling of CPU time, in percent of the machine.
+    pub fn measure_below(
+        &mut self,
+        setting: &Setting,
+        most: &Most,
+        cpu_percent: Option<f64>,
+    ) -> Result<Trial> {
+        let devices = self.places.devices(setting.stripes)?;
+        let mut request = BackupRequest::new(self.source.clone(), devices.clone());
+        request.algorithm = setting.algorithm;
+        request.level = setting.level;
+        request.offload = Offload {
+            mode: setting.engine,
+            ..Offload::default()
+        };
+        request.tuning.buffer_bytes = setting.buffer_bytes;
+        request.limits.cpu_percent = cpu_percent;
+        request.tuning.buffer_count = setting.buffer_count;
+        let ended = self.watched(request, most);
+        self.places.clear(self.context, &devices)?;
+        ended
+    }
+
+    fn watched(&mut self, request: BackupRequest, most: &Most) -> Result<Trial> {
+        let for_time = if self.is_first {
+            self.each
+        } else {
+            Duration::MAX
+        };
+        let watch = Watch::new(self.context, self.bytes, most, for_time);
+        let is_by_itself = request.tuning.buffer_count.is_none();
+        let report = self.run(request, &watch)?;
+        let mut seen = watch.seen();
+        if is_by_itself {
+            self.buffers = seen.buffers;
+        }
+        if let Some(report) = &report {
+            seen.end(self.context.clock.now(), cpu_s(), report);
+            self.limit = Some(report.limit);
+        }
+        self.source_bytes = report
+            .map(|report| report.plain_bytes)
+            .or(seen.expected)
+            .or(self.source_bytes);
+        if self.is_first {
+            self.is_first = false;
+            let reached = seen.reached().plain_bytes;
+            // A source that ended is measured to its end.
+            self.bytes = report.is_none().then(|| (reached as f64 * REACHED) as u64);
+        }
+        let to = self.bytes.unwrap_or(u64::MAX);
+        let is_given_up = report.is_none() && seen.reached().plain_bytes < to;
+        Ok(Trial {
+            cost: seen.cost(to.min(seen.reached().plain_bytes)),
+            is_given_up,
+        })
+    }
+
+    /// `None`: it was ended early, on purpose.
+    fn run(&self, request: BackupRequest, watch: &Watch<'_>) -> Result<Option<Whole>> {
+        let context = RunContext {
+            cancel: watch.cancel.clone(),
+            ..self.context.clone()
+        };
+        match run(&context, &Request::Backup(request), watch) {
+            Ok(Report::Backup(report)) => Ok(Some(Whole {
+                plain_bytes: report.plain_bytes,
+                stored_bytes: report.stored_bytes,
+                limit: report.run.limit,
+            })),
+            Ok(_) => Ok(None),
+            Err(error) => {
+                let is_ours = !self.context.cancel.load(Ordering::Relaxed)
+                    && watch.cancel.load(Ordering::Relaxed);
+                match is_ours && is_cancelled(&error) {
+                    true => Ok(None),
+                    false => Err(error.into()),
+                }
+            }
+        }
+    }
+}
+
+/// Whether a run ended because it was asked to.
+fn is_cancelled(error: &Error) -> bool {
+    match error {
+        Error::Cancelled => true,
+        Error::Left { source, .. } => is_cancelled(source),
+        _ => false,
+    }
+}
+
+impl Machine for Measured<'_> {
+    fn measure(&mut self, setting: &Setting, most: &Most) -> Result<Trial> {
+        let trial = self.measure_below(setting, most, None)?;
+        let megabytes = 1e-6 / trial.cost.pace().max(f64::MIN_POSITIVE);
+        let end = if trial.is_given_up { ", given up" } else { "" };
+        (self.on_step)(&format!(
+            "{setting}: {megabytes:.0} MB/s, {:.2} CPU-s/GB, {:.0} % stored{end}",
+            trial.cost.cpu_pace() * 1e9,
+            100.0 * trial.cost.share()
+        ));
+        Ok(trial)
+    }
+
+    fn buffers(&self) -> usize {
+        self.buffers.max(1)
+    }
+
+    fn has_time(&self) -> bool {
+        self.context.clock.now() < self.end
+    }
+}
+
+/// A backup that reached the end of its source.
+#[derive(Debug, Clone, Copy)]
+struct Whole {
+    plain_bytes: u64,
+    stored_bytes: u64,
+    limit: Limit,
+}
+
+/// How far a backup was at a moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Tick {
+    at_s: f64,
+    cpu_s: f64,
+    plain_bytes: u64,
+    stored_bytes: u64,
+}
+
+/// What was seen of a backup: moments in their order, the first when bytes began to move.
+#[derive(Debug, Clone, Default)]
+struct Seen {
+    ticks: Vec<Tick>,
+    expected: Option<u64>,
+    buffers: usize,
+}
+
+impl Seen {
+    fn reached(&self) -> Tick {
+        self.ticks.last().copied().unwrap_or_default()
+    }
+
+    fn end(&mut self, now: Duration, cpu_s: f64, whole: &Whole) {
+        self.ticks.push(Tick {
+            at_s: now.as_secs_f64(),
+            cpu_s,
+            plain_bytes: whole.plain_bytes,
+            stored_bytes: whole.stored_bytes,
+        });
+    }
+
+    /// The moment at which so many bytes were done, between the two that were seen.
+    fn at(&self, plain_bytes: u64) -> Tick {
+        let after = self
+            .ticks
+            .partition_point(|tick| tick.plain_bytes < plain_bytes);
+        let (Some(b), Some(a)) = (self.ticks.get(after), self.ticks.get(after.wrapping_sub(1)))
+        else {
+            return self.ticks.get(after).copied().unwrap_or(self.reached());
+        };
+        let part = (plain_bytes - a.plain_bytes) as f64 / (b.plain_bytes - a.plain_bytes) as f64;
+        let between = |a: f64, b: f64| a + part * (b - a);
+        Tick {
+            at_s: between(a.at_s, b.at_s),
+            cpu_s: between(a.cpu_s, b.cpu_s),
+            plain_bytes,
+            stored_bytes: between(a.stored_bytes as f64, b.stored_bytes as f64) as u64,
+        }
+    }
+
+    /// The cost of the bytes up to `to`, after the first part.
+    fn cost(&self, to: u64) -> Cost {
+        let from = (to as f64 * WARM_UP) as u64;
+        let (a, b) = (self.at(from), self.at(to));
+        Cost {
+            plain_bytes: b.plain_bytes.saturating_sub(a.plain_bytes),
+            wall_s: (b.at_s - a.at_s).max(1e-6),
+            cpu_s: (b.cpu_s - a.cpu_s).max(0.0),
+            stored_bytes: b.stored_bytes.saturating_sub(a.stored_bytes),
+        }
+    }
+}
+
+fn cpu_s() -> f64 {
+    facts::process_usage().map_or(0.0, |usage| usage.cpu().as_secs_f64())
+}
+
+/// Watches a backup, and ends it as soon as enough is known.
+struct Watch<'a> {
+    clock: &'a dyn Clock,
+    /// Of the study.
+    outer: Arc<AtomicBool>,
+    /// Of this backup.
+    cancel: Arc<AtomicBool>,
+    bytes: Option<u64>,
+    most: Most,
+    for_time: Duration,
+    seen: Mutex<Seen>,
+}
+
+impl<'a> Watch<'a> {
+    fn new(
+        context: &'a RunContext,
+        bytes: Option<u64>,
+        most: &Most,
+        for_time: Duration,
+    ) -> Watch<'a> {
+        Watch {
+            clock: &*context.clock,
+            outer: context.cancel.clone(),
+            cancel: Arc::new(AtomicBool::new(context.cancel.load(Ordering::Relaxed))),
+            bytes,
+            most: *most,
+            for_time,
+            seen: Mutex::default(),
+        }
+    }
+
+    fn seen(&self) -> Seen {
+        self.seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn tick(&self, progress: &Progress) {
+        let now = Tick {
+            at_s: self.clock.now().as_secs_f64(),
+            cpu_s: cpu_s(),
+            plain_bytes: progress.plain_bytes,
+            stored_bytes: progress.stored_bytes,
+        };
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.expected = progress.expected_bytes.or(seen.expected);
+        seen.ticks.push(now);
+        let first = seen.ticks.first().copied().unwrap_or(now);
+        let (wall_s, cpu_s) = (now.at_s - first.at_s, now.cpu_s - first.cpu_s);
+        // What is compared is the cost after the first part.
+        let counted = 1.0 - WARM_UP;
+        let is_enough = self.bytes.is_some_and(|bytes| now.plain_bytes >= bytes)
+            || wall_s >= self.for_time.as_secs_f64()
+            || wall_s * counted > self.most.wall_s
+            || cpu_s * counted > self.most.cpu_s;
+        if is_enough || self.outer.load(Ordering::Relaxed) {
+            self.cancel.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Observer for Watch<'_> {
+    fn planned(&self, plan: &Plan) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.buffers = plan.buffer_count;
+        drop(seen);
+        self.tick(&Progress::default());
+    }
+
+    fn progress(&self, progress: &Progress) {
+        self.tick(progress);
+    }
+
+    fn warning(&self, _text: &str) {}
+
+    fn note(&self, _text: &str) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tick(at_s: f64, plain_bytes: u64) -> Tick {
+        Tick {
+            at_s,
+            cpu_s: 2.0 * at_s,
+            plain_bytes,
+            stored_bytes: plain_bytes / 2,
+        }
+    }
+
+    #[test]
+    fn costs_are_of_equal_bytes_and_leave_the_beginning_out() {
+        let seen = Seen {
+            // A slow beginning, and then 100 bytes in each second.
+            ticks: vec![tick(0.0, 0), tick(3.0, 100), tick(4.0, 200), tick(6.0, 400)],
+            ..Seen::default()
+        };
+        let cost = seen.cost(400);
+        assert_eq!((cost.plain_bytes, cost.stored_bytes), (300, 150));
+        assert!((cost.wall_s - 3.0).abs() < 1e-9 && (cost.cpu_s - 6.0).abs() < 1e-9);
+        // Between two moments, and past the last one.
+        assert!((seen.at(250).at_s - 4.5).abs() < 1e-9);
+        assert_eq!(seen.at(900), tick(6.0, 400));
+        assert_eq!(Seen::default().cost(100).plain_bytes, 0);
+    }
+}

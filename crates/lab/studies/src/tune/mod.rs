@@ -1,0 +1,254 @@
+//! Finds the settings of backups that suit a source, its places and a purpose, by backups that end early.
+//!
+//! Invariants
+//! - What is advised was measured here, on this source and these places. A prediction for the whole source is called one.
+//! - Nothing that was measured is left at the places.
+//! - The defaults stay where nothing is better than them by more than chance.
+//!
+//! Leaves to others: the order of the steps (`search.rs`), the measurement (`measured.rs`), the report (`told.rs`).
+
+mod door;
+mod measured;
+#[cfg(test)]
+mod pretended;
+mod search;
+mod told;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use longshore_codec::{Algorithm, Level};
+use longshore_pipeline::{OffloadMode, RunContext, SourceSpec};
+
+pub use door::Objective;
+use door::{Cost, Most, Setting};
+use measured::{Measured, Places};
+use search::{Choices, Found};
+
+use crate::platform;
+use crate::report::Report;
+use crate::scratch::Scratch;
+
+/// The settings of the study.
+#[derive(Debug, Clone)]
+pub struct TuneSpec {
+    pub source: SourceSpec,
+    /// Directories, or addresses in object stores; at least one, all of a kind.
+    pub to: Vec<String>,
+    pub objective: Objective,
+    /// How long a backup may take; `None`: as long as it takes.
+    pub within: Option<Duration>,
+    /// The algorithms that may be taken; empty: all whose stripes stock tools read.
+    pub algorithms: Vec<Algorithm>,
+    /// When no further measurement begins.
+    pub time: Duration,
+}
+
+/// The report, and the settings as a configuration file.
+#[derive(Debug)]
+pub struct Tuned {
+    pub report: Report,
+    pub configuration: String,
+}
+
+/// The first measurements are about this part of the whole time; the search has room for some twenty-five.
+const PARTS: u32 = 25;
+const EACH_LEAST: Duration = Duration::from_secs(1);
+const EACH_MOST: Duration = Duration::from_secs(8);
+/// The most stripes below each address of an object store.
+const STRIPES_EACH: usize = 8;
+const STRIPES_MAX: usize = 64;
+/// MAXTRANSFERSIZE besides the default of 1 MiB.
+const BUFFER_BYTES: [usize; 3] = [256 << 10, 2 << 20, 4 << 20];
+/// Ceilings of CPU time, in percent of the machine.
+const CEILINGS: [f64; 4] = [10.0, 25.0, 50.0, 75.0];
+/// Without a window, half of the machine is the workload's.
+const CEILING: f64 = 50.0;
+/// The part of the window that a prediction may take.
+const SURE: f64 = 0.9;
+
+/// A ceiling, and what was measured below it.
+#[derive(Debug, Clone, Copy)]
+struct Ceiling {
+    percent: f64,
+    cost: Cost,
+}
+
+/// Makes all measurements. Calls `on_step` with one line for each.
+///
+/// Errors: places of two kinds, and a backup that fails.
+pub fn tune(context: &RunContext, spec: &TuneSpec, on_step: &dyn Fn(&str)) -> Result<Tuned> {
+    let platform = platform::record(context, &directories(spec));
+    let places = places(context, spec)?;
+    let each = (spec.time / PARTS).clamp(EACH_LEAST, EACH_MOST);
+    let mut machine = Measured::new(context, &spec.source, &places, (each, spec.time), on_step);
+    let mut choices = choices(context, spec);
+    if spec.within.is_some() {
+        // The size of the source is known from a backup that has begun.
+        machine.measure_below(&choices.start, &Most::ANYTHING, None)?;
+        choices.most_pace = most_pace(spec, machine.source_bytes);
+    }
+    let found = search::search(&choices, &mut machine)?;
+    let ceiling = match spec.objective {
+        Objective::Workload => Some(ceiling(&mut machine, &choices, &found)?),
+        _ => None,
+    };
+    let told = told::Told {
+        spec,
+        choices: &choices,
+        found: &found,
+        ceiling,
+        source_bytes: machine.source_bytes,
+        limit: machine.limit,
+    };
+    Ok(Tuned {
+        report: told.report(platform),
+        configuration: told.configuration(),
+    })
+}
+
+fn directories(spec: &TuneSpec) -> Vec<PathBuf> {
+    let is_path = |to: &&String| !to.contains("://");
+    spec.to.iter().filter(is_path).map(PathBuf::from).collect()
+}
+
+fn places(context: &RunContext, spec: &TuneSpec) -> Result<Places> {
+    let directories = directories(spec);
+    ensure!(
+        !spec.to.is_empty() && (directories.is_empty() || directories.len() == spec.to.len()),
+        "the places must be directories, or addresses of object stores, and not both"
+    );
+    match directories.is_empty() {
+        true => Ok(Places::Prefixes(spec.to.clone())),
+        false => Ok(Places::Directories(Scratch::new(
+            &*context.storage,
+            &directories,
+        )?)),
+    }
+}
+
+/// A backup without options, to one stripe in each place.
+fn defaults(places: usize) -> Setting {
+    Setting {
+        algorithm: Algorithm::QatDeflate,
+        level: Level::Low,
+        engine: OffloadMode::Software,
+        stripes: places,
+        buffer_bytes: None,
+        buffer_count: None,
+    }
+}
+
+fn choices(context: &RunContext, spec: &TuneSpec) -> Choices {
+    let serves = |algorithm: Algorithm| context.accelerators.iter().any(|a| a.serves(algorithm));
+    let codecs = codecs_for(spec.objective, &spec.algorithms, &serves);
+    let mut start = defaults(spec.to.len());
+    let has_start = |codec: &&(Algorithm, Level, OffloadMode)| {
+        (codec.0, codec.1) == (start.algorithm, start.level)
+    };
+    if !codecs.iter().any(|codec| has_start(&codec))
+        && let Some(&(algorithm, level, _)) = codecs.first()
+    {
+        (start.algorithm, start.level) = (algorithm, level);
+    }
+    Choices {
+        objective: spec.objective,
+        most_pace: None,
+        start,
+        codecs,
+        stripes: stripes_of(spec),
+        buffer_bytes: BUFFER_BYTES.to_vec(),
+        buffers: vec![2],
+    }
+}
+
+/// Powers of two, and all places: in directories up to one in each, as a target has them.
+fn stripes_of(spec: &TuneSpec) -> Vec<usize> {
+    let places = spec.to.len();
+    let most = match directories(spec).is_empty() {
+        true => (places * STRIPES_EACH).min(STRIPES_MAX),
+        false => places,
+    };
+    let powers = (0..).map(|n| 1 << n).take_while(|n| *n <= most);
+    let mut stripes: Vec<usize> = powers.chain([places]).collect();
+    stripes.sort_unstable();
+    stripes.dedup();
+    stripes
+}
+
+/// Algorithms with the levels that may suit the objective, the quick ones first, so that slow ones end early; each in
+/// software and, where it is served, by accelerators.
+fn codecs_for(
+    objective: Objective,
+    allowed: &[Algorithm],
+    serves: &dyn Fn(Algorithm) -> bool,
+) -> Vec<(Algorithm, Level, OffloadMode)> {
+    use Algorithm::{Lz4, MsXpress, None, Pages, QatDeflate, Zstd};
+    use Level::{High, Low, Medium};
+    const ALL: [(Algorithm, Level); 13] = [
+        (QatDeflate, Low),
+        (Zstd, Low),
+        (Lz4, Low),
+        (Pages, Low),
+        (None, Low),
+        (MsXpress, Low),
+        (Zstd, Medium),
+        (QatDeflate, Medium),
+        (Pages, Medium),
+        (Lz4, High),
+        (Pages, High),
+        (Zstd, High),
+        (QatDeflate, High),
+    ];
+    // No stock tool reads PAGES and MS_XPRESS, and NONE takes the most space: these must be asked for.
+    let allowed = match allowed {
+        [] => &[QatDeflate, Zstd, Lz4],
+        allowed => allowed,
+    };
+    let suits = |level: Level| match objective {
+        Objective::Window | Objective::Size => true,
+        Objective::Cpu | Objective::Workload => level == Low,
+    };
+    let all = ALL.into_iter();
+    let all = all.filter(|(algorithm, level)| allowed.contains(algorithm) && suits(*level));
+    let mut codecs = Vec::new();
+    for (algorithm, level) in all {
+        codecs.push((algorithm, level, OffloadMode::Software));
+        if serves(algorithm) {
+            codecs.push((algorithm, level, OffloadMode::Hardware));
+            codecs.push((algorithm, level, OffloadMode::Hybrid));
+        }
+    }
+    codecs
+}
+
+fn most_pace(spec: &TuneSpec, source_bytes: Option<u64>) -> Option<f64> {
+    let bytes = source_bytes.filter(|bytes| *bytes > 0)?;
+    Some(SURE * spec.within?.as_secs_f64() / bytes as f64)
+}
+
+/// The lowest ceiling that leaves a backup enough time, measured.
+fn ceiling(machine: &mut Measured<'_>, choices: &Choices, found: &Found) -> Result<Ceiling> {
+    let cores = longshore_facts::cores() as f64;
+    let mut percents = CEILINGS
+        .into_iter()
+        .filter(|percent| match choices.most_pace {
+            Some(most) => found.cost.cpu_pace() / (cores * percent / 100.0) <= most,
+            None => *percent >= CEILING,
+        });
+    let most = Most::ANYTHING;
+    loop {
+        let percent = percents.next().unwrap_or(100.0);
+        let trial = machine.measure_below(&found.setting, &most, Some(percent))?;
+        let keeps = choices
+            .most_pace
+            .is_none_or(|most| trial.cost.pace() <= most);
+        if keeps || percent >= 100.0 {
+            return Ok(Ceiling {
+                percent,
+                cost: trial.cost,
+            });
+        }
+    }
+}

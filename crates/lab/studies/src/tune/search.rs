@@ -1,0 +1,321 @@
+//! The search: one choice after the other, by measured steps, each with an early end.
+//!
+//! Invariants
+//! - A setting is taken in place of another only if it is better by more than chance: by the margin, which is at least
+//!   [`MARGIN`] and as wide as two equal measurements differed. So the defaults stay where nothing is better.
+//! - Of stripes the fewest are taken that are as good within the margin: each is one more file that must not be lost.
+//! - A setting that keeps the window comes before all that do not.
+//! - The best is measured once more next to the start, and the start stays where it is as good then.
+//! - Nothing here reads a clock: the machine says whether there is time.
+//!
+//! Leaves to others: measuring (`measured.rs`), and the words of the report (`mod.rs`).
+
+use anyhow::Result;
+use longshore_codec::{Algorithm, Level};
+use longshore_pipeline::OffloadMode;
+
+use super::door::{Cost, Machine, Most, Objective, Setting, Trial};
+
+/// A difference that counts, at least: rounds of one backup on a quiet machine differ by one or two percent.
+const MARGIN: f64 = 0.02;
+/// On a machine whose rounds differ more, nothing below a larger difference would count, and nothing would be found.
+const MARGIN_MAX: f64 = 0.1;
+/// A measurement ends where it has cost this many times what the best one has.
+const HOPELESS: f64 = 1.3;
+/// The same in time where something else is compared: four times as long is no backup that anybody wants.
+const TOO_LONG: f64 = 4.0;
+/// Choices are gone through at most so often: a later choice may change an earlier one.
+const PASSES: usize = 2;
+
+/// The choices.
+#[derive(Debug, Clone)]
+pub struct Choices {
+    pub objective: Objective,
+    /// The longest time for each byte of the source.
+    pub most_pace: Option<f64>,
+    pub start: Setting,
+    /// With who compresses: an accelerator may make the best of an algorithm that is not the best in software.
+    pub codecs: Vec<(Algorithm, Level, OffloadMode)>,
+    /// Ascending.
+    pub stripes: Vec<usize>,
+    /// MAXTRANSFERSIZE besides the default.
+    pub buffer_bytes: Vec<usize>,
+    /// Factors of BUFFERCOUNT besides 1.
+    pub buffers: Vec<usize>,
+}
+
+/// What became of a measured setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The defaults, measured first.
+    Start,
+    /// Better than all before it.
+    Taken,
+    /// As good within the margin, with fewer stripes.
+    Simpler,
+    NotBetter,
+    /// Ended early.
+    GivenUp,
+    /// The backup would take longer than the window.
+    TooLong,
+    /// Measured once more at the end.
+    Again,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Step {
+    pub setting: Setting,
+    pub cost: Cost,
+    pub verdict: Verdict,
+}
+
+/// The end of a search.
+#[derive(Debug, Clone)]
+pub struct Found {
+    pub setting: Setting,
+    /// Its cost, measured next to that of the start.
+    pub cost: Cost,
+    pub start: Cost,
+    pub steps: Vec<Step>,
+    /// The difference that counted.
+    pub margin: f64,
+    /// The time was over before everything was tried.
+    pub is_cut: bool,
+}
+
+/// Finds the best of the choices on a machine.
+///
+/// Errors: those of the machine.
+pub fn search(choices: &Choices, machine: &mut dyn Machine) -> Result<Found> {
+    let first = machine.measure(&choices.start, &Most::ANYTHING)?.cost;
+    let second = machine.measure(&choices.start, &Most::ANYTHING)?.cost;
+    let (a, b) = (choices.objective.of(&first), choices.objective.of(&second));
+    let noise = (a - b).abs() / a.min(b).max(f64::MIN_POSITIVE);
+    let mut search = Search {
+        choices,
+        machine,
+        best: (choices.start, better_of(choices.objective, first, second)),
+        // Both are of one setting: their difference is chance.
+        margin: noise.clamp(MARGIN, MARGIN_MAX),
+        steps: vec![
+            step(choices.start, first, Verdict::Start),
+            step(choices.start, second, Verdict::Start),
+        ],
+        is_cut: false,
+    };
+    for _ in 0..PASSES {
+        let before = search.best.0;
+        search.codecs()?;
+        search.stripes()?;
+        search.buffers()?;
+        if search.best.0 == before {
+            break;
+        }
+    }
+    search.settled()
+}
+
+fn step(setting: Setting, cost: Cost, verdict: Verdict) -> Step {
+    Step {
+        setting,
+        cost,
+        verdict,
+    }
+}
+
+fn better_of(objective: Objective, a: Cost, b: Cost) -> Cost {
+    if objective.of(&b) < objective.of(&a) {
+        b
+    } else {
+        a
+    }
+}
+
+struct Search<'a> {
+    choices: &'a Choices,
+    machine: &'a mut dyn Machine,
+    best: (Setting, Cost),
+    margin: f64,
+    steps: Vec<Step>,
+    is_cut: bool,
+}
+
+impl Search<'_> {
+    fn codecs(&mut self) -> Result<()> {
+        for &(algorithm, level, engine) in &self.choices.codecs {
+            let (now, _) = self.best;
+            self.attempt(Setting {
+                algorithm,
+                level,
+                engine,
+                ..now
+            })?;
+        }
+        Ok(())
+    }
+
+    /// From the fewest on. More are tried only while they help: two numbers in a row that do not help end it.
+    fn stripes(&mut self) -> Result<()> {
+        let mut useless = 0;
+        for &stripes in &self.choices.stripes {
+            let (now, cost) = self.best;
+            if stripes == now.stripes {
+                useless = 0;
+                continue;
+            }
+            let Some(tried) = self.attempt(Setting { stripes, ..now })? else {
+                continue;
+            };
+            let is_taken = self.best.0.stripes == stripes;
+            if !is_taken && stripes < now.stripes && self.is_as_good(&tried, &cost) {
+                self.best = (Setting { stripes, ..now }, tried);
+                if let Some(last) = self.steps.last_mut() {
+                    last.verdict = Verdict::Simpler;
+                }
+            } else if !is_taken && stripes > now.stripes {
+                useless += 1;
+            }
+            if useless == 2 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn buffers(&mut self) -> Result<()> {
+        for &bytes in &self.choices.buffer_bytes {
+            let (now, _) = self.best;
+            self.attempt(Setting {
+                buffer_bytes: Some(bytes),
+                ..now
+            })?;
+        }
+        let by_itself = self.machine.buffers();
+        for &factor in &self.choices.buffers {
+            let (now, _) = self.best;
+            self.attempt(Setting {
+                buffer_count: Some(by_itself * factor),
+                ..now
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Measures a setting that was not measured yet, and takes it if it is better. Returns its cost, if it reached the end.
+    fn attempt(&mut self, setting: Setting) -> Result<Option<Cost>> {
+        if let Some(known) = self.steps.iter().find(|step| step.setting == setting) {
+            let is_whole = known.verdict != Verdict::GivenUp;
+            return Ok(is_whole.then_some(known.cost));
+        }
+        if !self.machine.has_time() {
+            self.is_cut = true;
+            return Ok(None);
+        }
+        let trial = self.machine.measure(&setting, &self.most())?;
+        let verdict = self.judge(&trial);
+        self.steps.push(step(setting, trial.cost, verdict));
+        if verdict == Verdict::Taken {
+            self.best = (setting, trial.cost);
+        }
+        Ok((!trial.is_given_up).then_some(trial.cost))
+    }
+
+    fn judge(&self, trial: &Trial) -> Verdict {
+        let (_, best) = self.best;
+        match (self.keeps_window(&trial.cost), self.keeps_window(&best)) {
+            _ if trial.is_given_up => Verdict::GivenUp,
+            (false, true) => Verdict::TooLong,
+            (true, false) => Verdict::Taken,
+            // Before the window is kept, time is what matters.
+            (false, false) if trial.cost.pace() < best.pace() * (1.0 - self.margin) => {
+                Verdict::Taken
+            }
+            (false, false) => Verdict::TooLong,
+            (true, true) if self.is_better(&trial.cost, &best) => Verdict::Taken,
+            (true, true) => Verdict::NotBetter,
+        }
+    }
+
+    fn keeps_window(&self, cost: &Cost) -> bool {
+        self.choices
+            .most_pace
+            .is_none_or(|most| cost.pace() <= most)
+    }
+
+    fn is_better(&self, one: &Cost, other: &Cost) -> bool {
+        let of = |cost| self.choices.objective.of(cost);
+        of(one) < of(other) * (1.0 - self.margin)
+    }
+
+    fn is_as_good(&self, one: &Cost, other: &Cost) -> bool {
+        let of = |cost| self.choices.objective.of(cost);
+        of(one) <= of(other) * (1.0 + self.margin)
+            && (self.keeps_window(one) || !self.keeps_window(other))
+    }
+
+    /// From where on a measurement tells nothing more.
+    fn most(&self) -> Most {
+        let (_, best) = self.best;
+        let is_time = self.choices.objective == Objective::Window || !self.keeps_window(&best);
+        let window = self.choices.most_pace.unwrap_or(f64::INFINITY) * best.plain_bytes as f64;
+        match self.choices.objective {
+            _ if is_time => Most {
+                wall_s: best.wall_s * HOPELESS,
+                ..Most::ANYTHING
+            },
+            Objective::Size => Most {
+                wall_s: (best.wall_s * TOO_LONG).min(window.max(best.wall_s) * HOPELESS),
+                ..Most::ANYTHING
+            },
+            _ => Most {
+                wall_s: best.wall_s * TOO_LONG,
+                cpu_s: best.cpu_s * HOPELESS,
+            },
+        }
+    }
+
+    /// Measures the best next to the start once more: the best of many measurements looks better than it is.
+    fn settled(mut self) -> Result<Found> {
+        let (start, best) = (self.choices.start, self.best.0);
+        let of_start = self.steps.iter().filter(|step| step.setting == start);
+        let mut of_start: Vec<Cost> = of_start.map(|step| step.cost).collect();
+        let mut of_best = vec![self.best.1];
+        if best != start {
+            for (setting, costs) in [(best, &mut of_best), (start, &mut of_start)] {
+                let again = self.machine.measure(&setting, &Most::ANYTHING)?.cost;
+                self.steps.push(step(setting, again, Verdict::Again));
+                costs.push(again);
+            }
+        }
+        let objective = self.choices.objective;
+        let (of_start, of_best) = (middle(objective, of_start), middle(objective, of_best));
+        let stays = best == start
+            || match (self.keeps_window(&of_best), self.keeps_window(&of_start)) {
+                (true, false) => false,
+                (false, true) => true,
+                (false, false) => of_start.pace() <= of_best.pace(),
+                (true, true) if best.stripes < start.stripes => {
+                    !self.is_as_good(&of_best, &of_start)
+                }
+                (true, true) => !self.is_better(&of_best, &of_start),
+            };
+        let (setting, cost) = match stays {
+            true => (start, of_start),
+            false => (best, of_best),
+        };
+        Ok(Found {
+            setting,
+            cost,
+            start: of_start,
+            steps: self.steps,
+            margin: self.margin,
+            is_cut: self.is_cut,
+        })
+    }
+}
+
+/// The one in the middle by what is compared; of an even number, the worse one of the two.
+fn middle(objective: Objective, mut costs: Vec<Cost>) -> Cost {
+    costs.sort_by(|a, b| objective.of(a).total_cmp(&objective.of(b)));
+    costs[costs.len() / 2]
+}

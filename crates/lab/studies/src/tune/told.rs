@@ -1,0 +1,423 @@
+//! The report of a search, and its result as a configuration.
+//!
+//! Leaves to others: the search, and the forms of a report (`report/`).
+
+use std::fmt::Write;
+
+use longshore_pipeline::{Limit, OffloadMode};
+
+use super::door::Cost;
+use super::search::{Choices, Found, Step, Verdict};
+use super::{Ceiling, TuneSpec};
+use crate::platform;
+use crate::report::{
+    At, Axis, Chart, Column, Positions, Report, ReportFormat, Section, Series, Table,
+};
+
+/// A later backup that takes so many times what is predicted asks for another search.
+const AGAIN: f64 = 1.25;
+
+pub(super) struct Told<'a> {
+    pub spec: &'a TuneSpec,
+    pub choices: &'a Choices,
+    pub found: &'a Found,
+    pub ceiling: Option<Ceiling>,
+    pub source_bytes: Option<u64>,
+    /// Of the last backup that reached its end; `None`: all were ended early.
+    pub limit: Option<Limit>,
+}
+
+impl Told<'_> {
+    pub fn report(&self, mut platform: Vec<(String, String)>) -> Report {
+        platform.push(("Source".into(), platform::name_of(&self.spec.source)));
+        if let Some(bytes) = self.source_bytes {
+            platform.push((
+                "Size".into(),
+                format!("{:.1} MB (10^6)", bytes as f64 / 1e6),
+            ));
+        }
+        platform.push(("Places".into(), self.spec.to.join(", ")));
+        Report {
+            title: "Settings for this machine".into(),
+            summary: self.summary(),
+            platform,
+            sections: vec![self.result(), self.steps()],
+        }
+    }
+
+    /// Of the setting, with its ceiling.
+    fn cost(&self) -> Cost {
+        self.ceiling.map_or(self.found.cost, |ceiling| ceiling.cost)
+    }
+
+    fn predicted_s(&self, cost: &Cost) -> Option<f64> {
+        Some(cost.pace() * self.source_bytes? as f64)
+    }
+
+    fn is_start(&self) -> bool {
+        self.found.setting == self.choices.start
+    }
+
+    fn summary(&self) -> String {
+        let found = self.found;
+        let mut said = match self.is_start() {
+            true => format!(
+                "Keep the defaults ({}): for {}, nothing that was measured is better by more than {:.0} %, and less may be chance.",
+                found.setting,
+                self.spec.objective.words(),
+                100.0 * found.margin
+            ),
+            false => format!(
+                "For {}, take {}: {}.",
+                self.spec.objective.words(),
+                found.setting,
+                self.gain()
+            ),
+        };
+        if let Some(ceiling) = self.ceiling.filter(|ceiling| ceiling.percent < 100.0) {
+            let _ = write!(
+                said,
+                " At most {:.0} % of the CPU time is for backups.",
+                ceiling.percent
+            );
+        }
+        if let Some(seconds) = self.predicted_s(&self.cost()) {
+            let _ = write!(said, " A backup will take about {}.", duration(seconds));
+        }
+        if let (Some(within), Some(most)) = (self.spec.within, self.choices.most_pace)
+            && self.cost().pace() > most
+        {
+            let _ = write!(
+                said,
+                " **No setting is sure to keep {}**, with a tenth of it left over.",
+                duration(within.as_secs_f64())
+            );
+        }
+        if found.is_cut {
+            said.push_str(" The time was over before everything was tried: give --time more.");
+        }
+        said
+    }
+
+    /// The result next to the defaults.
+    fn gain(&self) -> String {
+        let (found, start) = (&self.found.cost, &self.found.start);
+        let times = |a: f64, b: f64| a / b.max(f64::MIN_POSITIVE);
+        format!(
+            "{:.2} times the speed of the defaults, {:.0} % of their CPU time, {:.0} % of their stored bytes",
+            times(start.pace(), found.pace()),
+            100.0 * times(found.cpu_pace(), start.cpu_pace()),
+            100.0 * times(found.share(), start.share())
+        )
+    }
+
+    fn result(&self) -> Section {
+        let mut prose = vec![format!("On the command line: `{}`", self.command())];
+        prose.extend(self.engine());
+        prose.push(self.again());
+        prose.push("As configuration, of which `--write FILE` makes a new file:".into());
+        let configuration = self.configuration();
+        let lines = configuration.lines().filter(|line| !line.is_empty());
+        Section {
+            heading: "What to set".into(),
+            prose,
+            table: Some(Table {
+                columns: vec![Column::text("longshore.toml")],
+                row_values: lines.map(|line| vec![line.into()]).collect(),
+            }),
+            charts: Vec::new(),
+        }
+    }
+
+    fn command(&self) -> String {
+        let setting = &self.found.setting;
+        let mut line = format!("longshore backup {}", platform::name_of(&self.spec.source));
+        let places = self.spec.to.iter().cycle().zip(1..=setting.stripes);
+        for (place, n) in places {
+            let _ = write!(line, " --to {}/{n}.bak", place.trim_end_matches('/'));
+        }
+        let _ = write!(
+            line,
+            " --algorithm {} --level {}",
+            setting.algorithm, setting.level
+        );
+        if let Some(word) = word_of(setting.engine) {
+            let _ = write!(line, " --offload {word}");
+        }
+        if let Some(bytes) = setting.buffer_bytes {
+            let _ = write!(line, " --max-transfer-size {}K", bytes >> 10);
+        }
+        if let Some(count) = setting.buffer_count {
+            let _ = write!(line, " --buffer-count {count}");
+        }
+        if let Some(ceiling) = self.ceiling {
+            if ceiling.percent < 100.0 {
+                let _ = write!(line, " --max-cpu {:.0}", ceiling.percent);
+            }
+            line.push_str(" --low-io-priority");
+        }
+        line
+    }
+
+    /// A file that `longshore config check` takes; the databases are for the reader to add.
+    pub fn configuration(&self) -> String {
+        let setting = &self.found.setting;
+        let mut text = String::new();
+        let places: Vec<&String> = self.spec.to.iter().cycle().take(setting.stripes).collect();
+        let key = match places.iter().all(|place| place.contains("://")) {
+            true => "buckets",
+            false => "directories",
+        };
+        let places: Vec<String> = places.iter().map(|place| quoted(place)).collect();
+        let _ = writeln!(text, "[target.tuned]\n{key} = [{}]\n", places.join(", "));
+        let _ = writeln!(text, "[defaults]\ntarget = \"tuned\"");
+        let _ = writeln!(text, "algorithm = \"{}\"", setting.algorithm);
+        let _ = writeln!(text, "level = \"{}\"", setting.level);
+        if let Some(bytes) = setting.buffer_bytes {
+            let _ = writeln!(text, "max_transfer_size = \"{}K\"", bytes >> 10);
+        }
+        if let Some(count) = setting.buffer_count {
+            let _ = writeln!(text, "buffer_count = {count}");
+        }
+        if let Some(ceiling) = self.ceiling {
+            if ceiling.percent < 100.0 {
+                let _ = writeln!(text, "max_cpu = {:.0}", ceiling.percent);
+            }
+            text.push_str("low_io_priority = true\n");
+        }
+        text
+    }
+
+    /// The engine has no key of the configuration.
+    fn engine(&self) -> Option<String> {
+        let word = word_of(self.found.setting.engine)?;
+        Some(format!(
+            "The file has no key for the accelerator: give backups `--offload {word}`, or set it for all: \
+             `longshore accelerator enable --mode {word}`."
+        ))
+    }
+
+    fn again(&self) -> String {
+        let predicted = self.predicted_s(&self.cost());
+        let slower = predicted.map_or(String::new(), |seconds| {
+            format!(
+                ", when a backup takes more than {} (a quarter more than predicted)",
+                duration(seconds * AGAIN)
+            )
+        });
+        format!(
+            "Run it again after a change of disks, CPUs, accelerator or network{slower}, and when the database has \
+             become another kind of data. `longshore history` has the time of each backup."
+        )
+    }
+
+    fn steps(&self) -> Section {
+        let row = |step: &Step| {
+            let cost = &step.cost;
+            vec![
+                step.setting.to_string().into(),
+                (1e-6 / cost.pace()).into(),
+                (cost.cpu_pace() * 1e9).into(),
+                (100.0 * cost.share()).into(),
+                (cost.plain_bytes as f64 / 1e6).into(),
+                words(step.verdict).into(),
+            ]
+        };
+        let measured = self.found.steps.iter().map(|step| step.cost.plain_bytes);
+        let bytes = measured.max().unwrap_or(0) as f64 / 1e6;
+        let mut prose = vec![format!(
+            "Backups of the source to the places, ended as soon as {bytes:.0} MB (10^6) were measured, or earlier where \
+             one had cost too much. Bytes in the page cache were read from there. A difference counts from {:.0} % on.",
+            100.0 * self.found.margin
+        )];
+        if let Some(limit) = self.limit {
+            prose.push(format!(
+                "The source is short, and was backed up whole each time; the last backup's limit was {}. Times below a \
+                 second say little.",
+                limit_words(limit)
+            ));
+        }
+        if let Some(ceiling) = self.ceiling {
+            prose.push(format!(
+                "With a ceiling of {:.0} % of the CPU time: {:.0} MB/s, {:.2} CPU-s/GB.",
+                ceiling.percent,
+                1e-6 / ceiling.cost.pace(),
+                ceiling.cost.cpu_pace() * 1e9
+            ));
+        }
+        let names = self.found.steps.iter().map(|step| step.setting.to_string());
+        let rate = |step: &Step| Some(1e-6 / step.cost.pace());
+        Section {
+            heading: "Steps".into(),
+            prose,
+            table: Some(Table {
+                columns: vec![
+                    Column::text("Setting"),
+                    Column::number("Speed", "MB/s", 0),
+                    Column::number("CPU time", "s/GB", 2),
+                    Column::number("Stored", "%", 1),
+                    Column::number("Measured", "MB", 0),
+                    Column::text("Verdict"),
+                ],
+                row_values: self.found.steps.iter().map(row).collect(),
+            }),
+            charts: vec![Chart {
+                title: "Speed".into(),
+                form: ReportFormat::Bar,
+                x: Positions {
+                    label: "Setting, in the order of the steps".into(),
+                    unit: String::new(),
+                    at: At::Names(names.collect()),
+                },
+                y: Axis::new("Speed", "MB/s"),
+                y_right: None,
+                series: vec![Series::new(
+                    "Speed",
+                    self.found.steps.iter().map(rate).collect(),
+                )],
+            }],
+        }
+    }
+}
+
+fn words(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Start => "the defaults",
+        Verdict::Taken => "better: taken",
+        Verdict::Simpler => "as good with fewer stripes: taken",
+        Verdict::NotBetter => "not better",
+        Verdict::GivenUp => "given up early",
+        Verdict::TooLong => "would take too long",
+        Verdict::Again => "measured again",
+    }
+}
+
+/// The word of `--offload`; `None`: that of a backup without options.
+fn word_of(engine: OffloadMode) -> Option<&'static str> {
+    match engine {
+        OffloadMode::Software | OffloadMode::Auto => None,
+        OffloadMode::Hardware => Some("hardware"),
+        OffloadMode::Hybrid => Some("hybrid"),
+    }
+}
+
+fn limit_words(limit: Limit) -> &'static str {
+    match limit {
+        Limit::Source => "the source",
+        Limit::Cpu => "the CPUs",
+        Limit::CpuCeiling => "the ceiling of CPU time",
+        Limit::Rate => "the rate",
+        Limit::Engine => "the accelerator",
+        Limit::Target => "the target",
+    }
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// `48 s`, `12 min`, `3.4 h`.
+fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s < 10.0 => format!("{s:.1} s"),
+        s if s < 120.0 => format!("{s:.0} s"),
+        s if s < 7200.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use longshore_codec::{Algorithm, Level};
+    use longshore_pipeline::SourceSpec;
+
+    use super::super::door::{Objective, Setting};
+    use super::*;
+
+    fn cost(wall_s: f64) -> Cost {
+        Cost {
+            plain_bytes: 1_000_000_000,
+            wall_s,
+            cpu_s: 2.0,
+            stored_bytes: 300_000_000,
+        }
+    }
+
+    fn spec() -> TuneSpec {
+        TuneSpec {
+            source: SourceSpec::Sqlite("/srv/a.db".into()),
+            to: vec!["/mnt/a".into(), "/mnt/\"b".into()],
+            objective: Objective::Workload,
+            within: Some(Duration::from_secs(10)),
+            algorithms: Vec::new(),
+            time: Duration::from_secs(60),
+        }
+    }
+
+    #[test]
+    fn the_result_is_a_command_a_configuration_and_a_prediction() {
+        let spec = spec();
+        let choices = super::super::choices(&context(), &spec);
+        let found = Found {
+            setting: Setting {
+                algorithm: Algorithm::Zstd,
+                level: Level::Medium,
+                engine: OffloadMode::Hybrid,
+                stripes: 2,
+                buffer_bytes: Some(512 << 10),
+                buffer_count: Some(20),
+            },
+            cost: cost(1.0),
+            start: cost(2.0),
+            steps: Vec::new(),
+            margin: 0.02,
+            is_cut: true,
+        };
+        let told = Told {
+            spec: &spec,
+            choices: &choices,
+            found: &found,
+            ceiling: Some(Ceiling {
+                percent: 25.0,
+                cost: cost(4.0),
+            }),
+            source_bytes: Some(50_000_000_000),
+            limit: None,
+        };
+        assert_eq!(
+            told.command(),
+            "longshore backup sqlite:/srv/a.db --to /mnt/a/1.bak --to /mnt/\"b/2.bak --algorithm ZSTD --level MEDIUM \
+             --offload hybrid --max-transfer-size 512K --buffer-count 20 --max-cpu 25 --low-io-priority"
+        );
+        assert_eq!(
+            told.configuration(),
+            "[target.tuned]\ndirectories = [\"/mnt/a\", \"/mnt/\\\"b\"]\n\n[defaults]\ntarget = \"tuned\"\n\
+             algorithm = \"ZSTD\"\nlevel = \"MEDIUM\"\nmax_transfer_size = \"512K\"\nbuffer_count = 20\nmax_cpu = 25\n\
+             low_io_priority = true\n"
+        );
+        let said = told.summary();
+        assert!(
+            said.contains("2.00 times the speed of the defaults"),
+            "{said}"
+        );
+        assert!(
+            said.contains("about 3 min") || said.contains("about 200 s"),
+            "{said}"
+        );
+        assert!(said.contains("give --time more"), "{said}");
+        assert!(told.again().contains("more than 4 min"), "{}", told.again());
+    }
+
+    fn context() -> longshore_pipeline::RunContext {
+        longshore_pipeline::RunContext {
+            keyring: Default::default(),
+            storage: std::sync::Arc::new(longshore_io::Host::new()),
+            clock: std::sync::Arc::new(longshore_io::HostClock),
+            catalog: None,
+            accelerators: Vec::new(),
+            cancel: Default::default(),
+        }
+    }
+}
