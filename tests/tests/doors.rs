@@ -422,7 +422,7 @@ const WIDE: &[(&str, usize, &str)] = &[
     ),
     (
         "media/BackupDevice",
-        11,
+        12,
         "a device that writes a stripe also finds one that waits, or that was left",
     ),
     (

@@ -1,4 +1,9 @@
-//! Errors of keys. No message has a secret in it.
+//! Errors of keys.
+//!
+//! Invariants
+//! - No message has a secret in it, or a word that may be one.
+//!
+//! Leaves to others: the operator's next step (`longshore-media`, the programs).
 
 use crate::text::{Thumbprint, hexadecimal};
 

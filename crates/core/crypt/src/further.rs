@@ -14,7 +14,7 @@ use subtle::ConstantTimeEq;
 use crate::age;
 use crate::command::set_name;
 use crate::keys::{Keys, Slot, SlotKind};
-use crate::object::{KeyObject, Mark, OBJECTS_MAX};
+use crate::object::{KeyObject, OBJECTS_MAX, RecipientMark};
 use crate::recipient::Recipient;
 use crate::roots::{KeyContext, Root};
 use crate::set::SetKeys;
@@ -118,7 +118,7 @@ impl OpenedSet {
     /// that is not told.
     pub fn covers(&self, objects: &[KeyObject], recipients: &Recipients) -> bool {
         let proved: Vec<&KeyObject> = objects.iter().filter(|o| self.proves(o)).collect();
-        let has = |mark: Mark| {
+        let has = |mark: RecipientMark| {
             let mut marks = proved.iter().flat_map(|object| &object.marks);
             marks.any(|found| bool::from(found.ct_eq(&mark)))
         };
@@ -153,7 +153,7 @@ impl OpenedSet {
         }
     }
 
-    /// How many slots of a proved object these identities open with this set's key.
+    /// The number of slots of a proved object that these identities open with this set's key.
     pub fn opens(&self, object: &KeyObject, identities: &Identities) -> usize {
         let is_right = |secret: &Secret| bool::from(secret[..].ct_eq(&self.secret[..]));
         let name = set_name(&self.id);

@@ -59,7 +59,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// For whom it says that it is, in a few words. A slot of age names nobody.
+    /// Its recipient, as it says, in a few words. A slot of age names nobody.
     pub fn recipient(&self) -> String {
         match SlotKind::from_number(self.kind) {
             Some(SlotKind::Age) => match age::kind_of(&self.bytes) {

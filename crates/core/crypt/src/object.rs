@@ -3,7 +3,7 @@
 //! Invariants
 //! - An object is one statement: set, commitment, recipients and slots are under one MAC, whose key the set key alone gives.
 //! - Nothing of an object is used before its set and its commitment are those of the set that is opened.
-//! - What is written is read again byte for byte; other bytes are refused.
+//! - An object is read as it was written, byte for byte; other bytes are refused.
 //!
 //! Leaves to others: whether a MAC is right, and what is tried in which order (`further.rs`), and where objects are
 //! (`longshore-media`).
@@ -27,8 +27,8 @@ const ID_LEN: usize = 8;
 const BEGIN: &str = "keys-";
 const END: &str = ".lsk";
 
-/// What tells whoever can open the set for whom a slot is; zeros: nothing does.
-pub(crate) type Mark = [u8; MARK_LEN];
+/// The sign by which whoever can open the set knows the recipient of a slot; zeros: there is none.
+pub(crate) type RecipientMark = [u8; MARK_LEN];
 
 /// The name of an object: its set, and a digest of its bytes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,7 +89,7 @@ pub struct KeyObject {
     pub commitment: Root,
     /// In microseconds since 1970; for people.
     pub made_us: i64,
-    pub(crate) marks: Vec<Mark>,
+    pub(crate) marks: Vec<RecipientMark>,
     /// As many as marks.
     pub slots: Vec<Slot>,
     pub(crate) mac: Root,
@@ -200,7 +200,7 @@ mod tests {
 
     fn object() -> impl Strategy<Value = KeyObject> {
         let slot = (any::<u16>(), prop::collection::vec(any::<u8>(), 0..1800));
-        let slots = prop::collection::vec((any::<Mark>(), slot), 1..=SLOTS_MAX);
+        let slots = prop::collection::vec((any::<RecipientMark>(), slot), 1..=SLOTS_MAX);
         let ids = (
             any::<[u8; 16]>(),
             any::<Root>(),

@@ -253,7 +253,7 @@ impl SetKeys {
         out
     }
 
-    /// What tells whoever has these keys for whom a slot of a key object is.
+    /// The sign by which whoever has these keys knows the recipient of a slot of a key object.
     pub(crate) fn mark(&self, recipient: &str) -> [u8; 16] {
         let mut out = [0; 16];
         let whole = hmac::sign(&self.recipient, recipient.as_bytes());

@@ -80,7 +80,7 @@ pub struct MediaSet {
     pending_parity: Vec<usize>,
     /// Opens encrypted sets.
     keyring: Arc<Keyring>,
-    /// Where key objects may be, each once.
+    /// The places of key objects, each once.
     folders: Vec<Folder>,
 }
 

@@ -26,7 +26,7 @@ impl BackupEntry {
         self.objects.iter().filter(is_stray).collect()
     }
 
-    /// How many key objects say that they are of it.
+    /// The number of key objects that say that they are of it.
     pub fn object_count(&self) -> usize {
         self.objects.len() - self.stray_objects().len()
     }

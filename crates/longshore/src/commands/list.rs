@@ -64,7 +64,7 @@ struct Set {
     /// Whose it is, in one word; `None` if that cannot be told.
     signature: Option<&'static str>,
     signer: Option<String>,
-    /// For whom it is, as its records say.
+    /// Its recipients, as its records say.
     recipients: Vec<String>,
     key_objects: Vec<NextTo>,
     algorithm: String,
@@ -90,7 +90,7 @@ struct NextTo {
     name: String,
     /// Directories or prefixes that have it.
     places: Vec<String>,
-    /// For whom it is, as it says; none if it is not what its name says.
+    /// Its recipients, as it says; none if it is not what its name says.
     recipients: Vec<String>,
     made_us: Option<i64>,
     problem: Option<String>,

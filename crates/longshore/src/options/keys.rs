@@ -56,7 +56,7 @@ pub struct SetKeyOptions {
     /// A key object that is not next to the backup's stripes. Repeatable.
     ///
     /// `longshore key rewrap` writes key objects next to stripes, where they are found by themselves. Give this option for one
-    /// that is elsewhere, or where more lie there than are looked at. Anybody may read such a file.
+    /// that is elsewhere, or where more are there than are looked at. Anybody may read such a file.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub key_object: Vec<PathBuf>,
 }

@@ -122,6 +122,12 @@ fn a_further_identity_opens_every_backup_and_copy_once_the_old_one_let_it() {
         (&1.into(), &1.into())
     );
     assert!(stage.path(lost).exists());
+    // One that rots is written again, too.
+    let good = std::fs::read(stage.path(lost)).unwrap();
+    std::fs::write(stage.path(lost), &good[1..]).unwrap();
+    let mended = json(&stage.line(&format!("{wrap} --identity old")).exits(0));
+    assert_eq!(mended["written"], 1);
+    assert_eq!(std::fs::read(stage.path(lost)).unwrap(), good);
 
     for (i, how) in ["", "--target offsite"].into_iter().enumerate() {
         if i == 1 {
@@ -270,7 +276,7 @@ fn devices_get_an_object_next_to_each_and_only_the_right_one_opens_them() {
     assert_eq!(done["backups"][0]["opened"], 1);
     let line = "restore disk1/other.bak --to seventh --identity passphrase:phrase";
     stage.line(line).exits(0);
-    // What is not encrypted has no key.
+    // A backup that is not encrypted has no key.
     stage.write("empty.toml", b"");
     stage
         .line("--config empty.toml backup app.db --to plain.bak")
@@ -371,7 +377,7 @@ fn what_is_asked_of_a_rewrap_is_what_it_does() {
     stage
         .line("verify --database sales --identity third")
         .exits(0);
-    // What readers refuse is not wrapped again.
+    // A backup that readers refuse is not wrapped again.
     stage.line("key new --signing key").exits(0);
     let signer = stage.line("key recipient key").exits(0);
     let signer = signer.out.trim();

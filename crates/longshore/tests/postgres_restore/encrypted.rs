@@ -239,8 +239,9 @@ fn a_further_identity_is_told_that_it_opens_backups_and_no_wal() {
     back_up(&main);
     let further = main.stage.path("further");
     let made = succeed(line(&main, "key new").arg(&further));
-    let mut rewrap = with_identity(&main, "key rewrap --database main --encrypt-to");
-    let told = rewrap.arg(text(&made.stdout).trim()).output().unwrap();
+    let mut rewrap = with_identity(&main, "key rewrap --database main");
+    rewrap.arg("--encrypt-to").arg(text(&made.stdout).trim());
+    let told = rewrap.output().unwrap();
     assert_eq!(told.status.code(), Some(5), "{}", said(&told));
     assert!(said(&told).contains("NOT recovered"), "{}", said(&told));
     let out = main.stage.path("out");

@@ -113,7 +113,7 @@ pub type LastLook = Box<dyn FnOnce() -> Result<(), Error> + Send>;
 
 /// The surroundings of a stripe.
 pub trait Surroundings {
-    /// Where small files next to the stripe are; `None`: there is no such place. Opens nothing, and asks no store.
+    /// The place of small files next to the stripe; `None`: there is no such place. Opens nothing, and asks no store.
     fn folder(&self) -> Option<Folder> {
         None
     }

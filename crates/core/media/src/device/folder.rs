@@ -23,7 +23,7 @@ use crate::Error;
 /// The suffix of a file that is being written.
 pub const UNFINISHED: &str = ".longshore-new";
 
-/// Where the files next to a stripe are.
+/// The place of the files next to a stripe.
 #[derive(Debug, Clone)]
 pub enum Folder {
     Directory {
@@ -216,7 +216,7 @@ pub struct SeenObject {
     pub name: ObjectName,
     /// The folders that have it, by their numbers.
     pub folders: Vec<usize>,
-    /// What is wrong with it, in words.
+    /// Its parts, or the fault, in words.
     pub object: Result<KeyObject, String>,
 }
 

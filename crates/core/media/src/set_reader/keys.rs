@@ -131,7 +131,7 @@ impl MediaSet {
         Ok(self.keys(position)?.and_then(|keys| keys.thumbprint()))
     }
 
-    /// For whom the set is, as its own records say: a word for each slot. Errors: the same.
+    /// The recipients of the set, as its own records say: a word for each slot. Errors: the same.
     pub fn recipient_names(&self, position: u32) -> Result<Vec<String>, Error> {
         let keys = self.keys(position)?;
         let slots = keys.iter().flat_map(|keys| &keys.slots);

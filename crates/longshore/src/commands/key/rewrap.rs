@@ -52,7 +52,7 @@ struct Row {
     fate: Fate,
     /// The object's file.
     object: Option<String>,
-    /// Where it is.
+    /// The directories or prefixes that have it.
     places: Vec<String>,
     /// Slots that identities at hand opened; the others were compared with what was written.
     opened: u64,
@@ -87,7 +87,7 @@ impl Fate {
     }
 }
 
-/// What is asked for.
+/// The order that was given.
 struct Wish<'a> {
     context: &'a Context,
     keyring: Arc<Keyring>,
@@ -138,6 +138,18 @@ pub fn run(options: &KeyRewrap, context: &Context) -> Result<Exit, Failure> {
     lines.end(exit, &answer.summary());
     context.output.json(exit, answer);
     Ok(exit)
+}
+
+/// Whether each place of the media has the object, whole.
+fn is_at_each(media: &MediaSet, one: &SeenObject) -> bool {
+    let Ok(Ok(bytes)) = one.object.as_ref().map(KeyObject::encode) else {
+        return false;
+    };
+    let has = |read: Result<Option<Vec<u8>>, MediaError>| {
+        read.is_ok_and(|found| found.as_ref() == Some(&bytes))
+    };
+    let mut folders = media.folders().iter();
+    folders.all(|folder| has(folder.read(&one.name)))
 }
 
 impl Answer {
@@ -366,8 +378,7 @@ impl<'a> Wish<'a> {
             object.is_some_and(|o| opened.covers(std::slice::from_ref(o), &self.recipients))
         };
         let known = seen.iter().find(covering);
-        let all = media.folders().len();
-        let is_everywhere = known.is_some_and(|one| one.folders.len() == all);
+        let is_everywhere = known.is_some_and(|one| is_at_each(media, one));
         let (object, fate) = match (known, self.dry_run) {
             (Some(one), _) if is_everywhere => (one.object.as_ref().ok().cloned(), Fate::There),
             (_, true) => (None, Fate::WouldBeWritten),
@@ -421,7 +432,7 @@ impl<'a> Wish<'a> {
         Ok(KeyObject::decode(&read).unwrap_or_else(|_| object.clone()))
     }
 
-    /// What can open a new slot here: identities that were named, and passphrases.
+    /// The identities that can open a new slot here: those that were named, and passphrases.
     fn own(&self) -> Identities {
         let mut own = Identities::new(self.keyring.identities().list().to_vec());
         let passphrases = self.recipients.list().iter().filter_map(|r| match r {
