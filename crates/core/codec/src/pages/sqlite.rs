@@ -189,6 +189,8 @@ pub(super) struct Cells {
 const TEXT_TENTHS: usize = 8;
 /// Groups that are then left as they are, before one is looked at again.
 const LEFT_AS_TEXT: usize = 7;
+/// Fewer bytes say nothing of the groups after them: the first page of a database, for example, which has no records most often.
+const JUDGED_FROM: usize = 128 << 10;
 
 impl Cells {
     /// Bytes of memory that it holds.
@@ -217,7 +219,8 @@ impl Cells {
         if !done {
             out.truncate(before.1);
         }
-        if !done || (coder.zstd_bytes() - before.0) * 10 >= TEXT_TENTHS * pages.len() {
+        let is_text = (coder.zstd_bytes() - before.0) * 10 >= TEXT_TENTHS * pages.len();
+        if pages.len() >= JUDGED_FROM && (!done || is_text) {
             self.left = LEFT_AS_TEXT;
         }
         Some(if done { pages.len() } else { 0 })
