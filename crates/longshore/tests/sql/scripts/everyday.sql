@@ -102,11 +102,15 @@ PRINT JSON_MODIFY(JSON_MODIFY(@json, '$.db', NULL), '$.tags', JSON_QUERY('[1,{"x
 DECLARE @xml xml = N'<jobs><job name="full" on="1"><step>BACKUP</step></job><job name="log" on="0"/><job name="path/b" on="1"/></jobs>';
 PRINT CONCAT(@xml.value('count(/jobs/job)', 'int'), ' ', @xml.value('count(//job[@on=1])', 'int'), ' ', @xml.exist('/jobs/job[@name="none"]'), ' ',
     @xml.value('(/jobs/job[@name="full"]/step)[1]', 'varchar(20)'), ' ', @xml.value('(/jobs/job[@name="path/b"]/@on)[1]', 'int'), ' ', @xml.value('count(//job//@name)', 'int'));
+SET @xml = N'<a>x<![CDATA[<y>]]>z<!-- no text --></a>';
+PRINT @xml.value('(/a/text())[1]', 'varchar(20)');
 GO
 -- Views and their rules.
 CREATE VIEW dbo.all_sets AS SELECT name, type FROM msdb.dbo.backupset;
 GO
 CREATE VIEW dbo.ordered AS SELECT name FROM msdb.dbo.backupset ORDER BY name;
+GO
+ALTER VIEW dbo.all_sets AS SELECT name FROM dbo.all_sets;
 GO
 CREATE TABLE #mine (n int);
 GO

@@ -492,7 +492,10 @@ fn without(text: &str, object: Node, member: Node) -> String {
                 scanner.at = end;
                 scanner.blanks();
                 return match scanner.take(b',') {
-                    true => spliced(text, name, scanner.at, ""),
+                    true => {
+                        scanner.blanks();
+                        spliced(text, name, scanner.at, "")
+                    }
                     false => spliced(text, from, end, ""),
                 };
             }

@@ -150,19 +150,33 @@ impl<'a> Document<'a> {
         };
         let mut open = vec![0];
         let mut at = 0;
+        // Whether text ended here: what follows is of the same node.
+        let mut is_text = false;
         while at < text.len() {
             if document.nodes.len() > NODES_MAX || open.len() > DEPTH_MAX {
                 return Err(Mistake(message::NOT_HERE, at));
             }
             let rest = &text[at..];
-            if !rest.starts_with('<') {
-                let end = rest.find('<').unwrap_or(rest.len());
-                let text = decoded(&rest[..end]).map_err(|m| m.after(at))?;
-                document.add(&open, Node::Text(text));
-                at += end;
-                continue;
-            }
-            at += document.markup(&mut open, at)?;
+            let (text, len) = match rest.strip_prefix("<![CDATA[") {
+                Some(inner) => {
+                    let end_of_input = || Mistake(message::XML_END, text.len());
+                    let close = inner.find("]]>").ok_or_else(end_of_input)?;
+                    (inner[..close].to_owned(), close + 12)
+                }
+                None if rest.starts_with('<') => {
+                    at += document.markup(&mut open, at)?;
+                    is_text = false;
+                    continue;
+                }
+                None => {
+                    let end = rest.find('<').unwrap_or(rest.len());
+                    let text = decoded(&rest[..end]).map_err(|m| m.after(at))?;
+                    (text, end)
+                }
+            };
+            document.add_text(&open, text, is_text);
+            is_text = true;
+            at += len;
         }
         match open.len() {
             1 => Ok(document),
@@ -180,6 +194,16 @@ impl<'a> Document<'a> {
         number
     }
 
+    /// Adds text, to the text before it if it `joins` that.
+    fn add_text(&mut self, open: &[usize], text: String, joins: bool) {
+        match self.nodes.last_mut() {
+            Some(Node::Text(before)) if joins => before.push_str(&text),
+            _ => {
+                self.add(open, Node::Text(text));
+            }
+        }
+    }
+
     /// Reads what begins with `<`; returns its length.
     fn markup(&mut self, open: &mut Vec<usize>, at: usize) -> Read<usize> {
         let rest = &self.text[at..];
@@ -189,11 +213,6 @@ impl<'a> Document<'a> {
                 let close = rest.find(end).ok_or_else(end_of_input)?;
                 return Ok(close + end.len());
             }
-        }
-        if let Some(inner) = rest.strip_prefix("<![CDATA[") {
-            let close = inner.find("]]>").ok_or_else(end_of_input)?;
-            self.add(open, Node::Text(inner[..close].to_owned()));
-            return Ok(close + 12);
         }
         if rest.starts_with("<!") {
             return Err(Mistake(message::NOT_HERE, at));

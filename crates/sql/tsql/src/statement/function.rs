@@ -66,22 +66,35 @@ pub(super) fn check(session: &Session, routine: &Routine) -> Result<(), Message>
 /// Errors: 4429 for a view that names itself, 4508 for temporary tables.
 fn check_tables(query: &Fragment, routine: &Routine) -> Result<(), Message> {
     let own = routine.name.last().map_or("", String::as_str);
-    let mut before = String::new();
-    for token in tokens(&query.text)? {
-        let name = token
-            .raw
-            .trim_start_matches(['[', '"'])
-            .trim_end_matches([']', '"']);
-        if name.starts_with('#') {
+    let all = tokens(&query.text)?;
+    let name = |i: usize| {
+        let raw = all.get(i)?.raw.trim_start_matches(['[', '"']);
+        Some(raw.trim_end_matches([']', '"']))
+    };
+    // A common table expression may have the view's name.
+    let is_common = (0..all.len()).any(|i| {
+        let is_named = name(i).is_some_and(|n| n.eq_ignore_ascii_case(own));
+        let is_after = name(i + 1).is_some_and(|n| n.eq_ignore_ascii_case("AS"));
+        is_named && is_after && name(i + 2) == Some("(")
+    });
+    for (i, token) in all.iter().enumerate() {
+        if name(i).is_some_and(|name| name.starts_with('#')) {
             return Err(message::VIEW_TEMPORARY.plain());
         }
-        let is_table = ["FROM", "JOIN"]
-            .iter()
-            .any(|w| before.eq_ignore_ascii_case(w));
-        if is_table && name.eq_ignore_ascii_case(own) {
+        let is = |word: &str| token.is_word && token.raw.eq_ignore_ascii_case(word);
+        if !is("FROM") && !is("JOIN") {
+            continue;
+        }
+        // Another schema or another database has other objects.
+        let mut last = i + 1;
+        let mut is_here = true;
+        while all.get(last + 1).is_some_and(|next| next.raw == ".") {
+            is_here = last == i + 1 && name(last).is_some_and(|n| n.eq_ignore_ascii_case("dbo"));
+            last += 2;
+        }
+        if is_here && !is_common && name(last).is_some_and(|n| n.eq_ignore_ascii_case(own)) {
             return Err(message::VIEW_OF_ITSELF.with(&[&own]));
         }
-        before = token.raw;
     }
     Ok(())
 }
