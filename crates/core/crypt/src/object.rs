@@ -72,7 +72,7 @@ impl std::fmt::Display for ObjectName {
 fn digits<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut out = [0; N];
     let is_digit = |b: &u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
-    if text.len() != 2 * N || !text.as_bytes().iter().all(|b| is_digit(b)) {
+    if text.len() != 2 * N || !text.as_bytes().iter().all(is_digit) {
         return None;
     }
     for (to, pair) in out.iter_mut().zip(text.as_bytes().chunks(2)) {
