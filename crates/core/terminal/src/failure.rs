@@ -289,6 +289,8 @@ fn place_in_archive(error: &longshore_wal::Error) -> (Exit, u32) {
         | Wal::BranchUnknown { .. }
         | Wal::CopyUnknown { .. }
         | Wal::HoleBefore { .. }
+        | Wal::NotOwed { .. }
+        | Wal::Uncompared { .. }
         | Wal::NeedUnreadable { .. }
         | Wal::NeedUnwritten { .. }
         | Wal::BeingExpired { .. }
@@ -302,7 +304,7 @@ fn place_in_archive(error: &longshore_wal::Error) -> (Exit, u32) {
         Wal::Keys { .. } | Wal::Untagged { .. } | Wal::ClearPart { .. } => {
             (Exit::Usage, numbers::REQUEST)
         }
-        Wal::ReplayGap { .. } | Wal::EndsBefore { .. } => (Exit::Media, numbers::WAL_MISSING),
+        Wal::ReplayGap { .. } | Wal::EndsBefore { .. } | Wal::Lost { .. } => (Exit::Media, numbers::WAL_MISSING),
         Wal::OtherCluster { .. }
         | Wal::OtherSegmentSize { .. }
         | Wal::OtherContent { .. }

@@ -128,6 +128,10 @@ impl PgWal {
         })
     }
 
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Whether the server follows another one, and so asks again for files that it does not get.
     pub fn is_standby(&self) -> bool {
         self.standby

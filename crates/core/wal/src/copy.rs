@@ -23,6 +23,7 @@ use longshore_io::{Clock, File, Via};
 use longshore_pg::wal::WalName;
 use longshore_pg::{Lsn, SegmentName, Timeline};
 
+use super::content::ContentSum;
 use super::memory::MemoryFile;
 use super::place::Wanted;
 use super::stored::Object;
@@ -36,6 +37,8 @@ pub struct WalToCopy {
     pub compared: Vec<WalName>,
     /// As the first archive stores the segments.
     pub stored_bytes: u64,
+    /// The content that files of these names must have: another one is left out.
+    pub(super) sums: BTreeMap<WalName, ContentSum>,
 }
 
 impl WalToCopy {
@@ -90,6 +93,7 @@ impl WalArchive {
             names,
             compared: compared.into_iter().map(WalName::Segment).collect(),
             stored_bytes,
+            sums: BTreeMap::new(),
         })
     }
 
@@ -151,7 +155,7 @@ impl WalArchive {
     fn copied(
         &self,
         to: &WalArchive,
-        name: WalName,
+        (name, sum): (WalName, Option<&ContentSum>),
         (known, histories): (&[Timeline], &mut HashMap<Timeline, Outgoing>),
         form: &StorageForm,
         clock: &dyn Clock,
@@ -159,6 +163,12 @@ impl WalArchive {
         let here = CopyError::Here;
         let object = self.object_for(name, Wanted::All).map_err(here)?;
         object.check_signature().map_err(here)?;
+        // Where nobody here can tell, the second archive compares what it can.
+        let is_same = sum.map(|sum| self.is_of_sum(&object, sum)).transpose();
+        if is_same.map_err(here)?.flatten() == Some(false) {
+            let path = object.path;
+            return Err(here(Error::NotOwed { path, name }));
+        }
         let history = match name.segment().map(|segment| segment.timeline) {
             Some(timeline) if known.contains(&timeline) => {
                 let history = match histories.get(&timeline) {
@@ -194,7 +204,7 @@ impl WalArchive {
         self.decoded(name, &self.object_for(name, Wanted::All)?)
     }
 
-    fn decoded(&self, name: WalName, object: &Object) -> Result<Outgoing, Error> {
+    pub(super) fn decoded(&self, name: WalName, object: &Object) -> Result<Outgoing, Error> {
         let path = self.path().join(name.to_string());
         let file: Arc<dyn File> = Arc::new(MemoryFile::zeros(object.head().plain_len as usize));
         object.decode(|plain, offset| {
@@ -286,7 +296,8 @@ pub(super) fn copy_on(
         if !goes_on() {
             break;
         }
-        let pushed = match from.copied(to, *name, (&known, &mut histories), form, clock) {
+        let asked = (*name, todo.sums.get(name));
+        let pushed = match from.copied(to, asked, (&known, &mut histories), form, clock) {
             Ok(pushed) => pushed,
             Err(CopyError::There(error)) => return Err(error),
             // Without it nothing is known of the rest.
@@ -295,7 +306,8 @@ pub(super) fn copy_on(
                 error @ (Error::Damaged { .. }
                 | Error::Missing { .. }
                 | Error::Newer { .. }
-                | Error::Unsigned { .. }),
+                | Error::Unsigned { .. }
+                | Error::NotOwed { .. }),
             )) => {
                 copied.unreadable.push(error);
                 continue;

@@ -59,7 +59,12 @@ impl ArchiveKeys {
 
 impl Ends {
     pub(super) fn has_tags_of(&self, key: &TagKey) -> bool {
-        matches!(self.end.whole, WholeMark::Sealed { tags, .. } if tags == key.id())
+        self.has_tags_of_id(&key.id())
+    }
+
+    /// Like [`Ends::has_tags_of`], where no more is known of the key.
+    pub(super) fn has_tags_of_id(&self, key: &[u8; TAGS_ID_LEN]) -> bool {
+        matches!(&self.end.whole, WholeMark::Sealed { tags, .. } if tags == key)
     }
 
     /// Whether both files have tags of one key.

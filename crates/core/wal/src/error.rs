@@ -186,6 +186,22 @@ pub enum Error {
         why: String,
     },
 
+    /// A copy's archive has another file under the name of one that it took from this server.
+    #[error("{} is not the {name} that the server archived", path.display())]
+    NotOwed { path: PathBuf, name: WalName },
+
+    /// Files that an archive is owed are in no archive of a copy and not in pg_wal.
+    #[error("no copy's archive has {name}{}, and pg_wal has it no longer", more(*count))]
+    Lost {
+        /// The first of them.
+        name: WalName,
+        count: usize,
+    },
+
+    /// An encrypted file whose content nothing here can be compared with.
+    #[error("{} cannot be compared with what is owed: it is encrypted", path.display())]
+    Uncompared { path: PathBuf },
+
     /// Another process was writing this file for the whole time.
     #[error("another process is archiving {name}, and did not finish within {waited_s} s")]
     Busy { name: WalName, waited_s: u64 },
@@ -299,6 +315,14 @@ pub enum Error {
     /// The level does not fit the algorithm.
     #[error(transparent)]
     Codec(#[from] longshore_codec::Error),
+}
+
+/// How many further files there are.
+fn more(count: usize) -> String {
+    match count {
+        0 | 1 => String::new(),
+        count => format!(" nor {} others", count - 1),
+    }
 }
 
 fn at_byte(offset: Option<u64>) -> String {
@@ -415,9 +439,7 @@ impl Error {
                 "the archive holds the WAL of another restore or promotion: create an archive for this server with \
                  `longshore wal create`, and begin there with a full backup"
             }
-            Error::OtherContent { .. } | Error::OtherBranch { .. } | Error::Refuses { .. } => {
-                OTHER_HINT
-            }
+            Error::OtherContent { .. } | Error::OtherBranch { .. } => OTHER_HINT,
             Error::TwoContents { .. } => {
                 "two servers archive there at the same time: run `longshore wal create --archive NEW` for one of them and name NEW in its \
                  archive_command. Then compare both files with that server's pg_wal (zstd -dc, gzip -dc) and move its file away"
@@ -434,12 +456,13 @@ impl Error {
                 "store the WAL in the backup (--with-wal); or let the server keep its WAL for longer \
                  (wal_keep_size) and retry"
             }
-            Error::CopyUnknown { .. } => COPY_HINT,
-            Error::HoleBefore { .. } => {
-                "wait until this server has that segment: PostgreSQL repeats the push. If the server was set back to an older copy, run \
-                 `longshore wal create --archive NEW`, name NEW in archive_command, and make a full backup there"
-            }
-            Error::Behind { .. } => BEHIND_HINT,
+            Error::CopyUnknown { .. }
+            | Error::HoleBefore { .. }
+            | Error::Behind { .. }
+            | Error::Refuses { .. }
+            | Error::NotOwed { .. }
+            | Error::Lost { .. }
+            | Error::Uncompared { .. } => self.hint_of_copies(),
             Error::Busy { .. } => "find the process that holds it; PostgreSQL will retry",
             Error::NeedUnreadable { .. } => {
                 "give this user read permission on it (chmod a+r); if it is readable and damaged, remove it and run `longshore expire` at each \
@@ -478,6 +501,23 @@ impl Error {
             | Error::ClearPart { .. }
             | Error::OtherHistory { .. } => self.hint_of_keys(),
             Error::Codec(error) => error.hint(),
+        }
+    }
+
+    /// [`Error::hint`] of the variants that concern several archives of one server.
+    fn hint_of_copies(&self) -> &'static str {
+        match self {
+            Error::CopyUnknown { .. } => COPY_HINT,
+            Error::HoleBefore { .. } => {
+                "wait until this server has that segment: PostgreSQL repeats the push. If the server was set back to an older copy, run \
+                 `longshore wal create --archive NEW`, name NEW in archive_command, and make a full backup there"
+            }
+            Error::Uncompared { .. } => {
+                "name the identity of a recipient in [encryption], then run `longshore wal owed --database NAME --settle`"
+            }
+            Error::NotOwed { .. } | Error::Lost { .. } => LOST_HINT,
+            Error::Refuses { .. } => OTHER_HINT,
+            _ => BEHIND_HINT,
         }
     }
 
@@ -541,6 +581,8 @@ const COPY_HINT: &str = "rename the archive that is copied to, and copy again: i
     backups need";
 const BEHIND_HINT: &str = "bring the target back, then run `longshore copy`; PostgreSQL keeps its WAL until then, and \
     `copy_behind` and `home_behind` in [database.NAME.wal] say how much may wait";
+const LOST_HINT: &str = "bring back the copy that had it; or make a full backup, so that later moments can be recovered, and run \
+    `longshore wal owed --database NAME --give-up`";
 
 fn io_hint(kind: io::ErrorKind) -> &'static str {
     match kind {

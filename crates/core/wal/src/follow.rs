@@ -9,8 +9,8 @@
 //! - A second archive's note names a segment before which it lacks nothing that was archived since the note was begun:
 //!   segments are archived side by side, so it stays before the first one that the server still waits for. A note that is
 //!   lost makes it look closer than it is; what is copied comes from the archives alone. It stays before the first one that
-//!   the first archive is owed (`owed.rs`), too.
-//! - One process copies at a time. One that ends looks once more after it has let others in, so no segment waits for the
+//!   the first archive is owed (`debts.rs`), too; while that list cannot be read, nothing counts as reached.
+//! - One process copies at a time for each database. One that ends looks once more after it has let others in, so no segment waits for the
 //!   push after it.
 //!
 //! Leaves to others: gaps before the end of a second archive, which `longshore copy` fills; when a push fails because of one
@@ -19,14 +19,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use longshore_io::{Clock, SmallFile};
+use longshore_io::{Clock, SmallFile, crc32c};
 use longshore_pg::wal::WalName;
 use longshore_pg::{Lsn, SegmentName, SegmentSize};
 
 use super::ahead::{AheadLock, PLACE};
 use super::{Error, PgWal, StorageForm, WalArchive, WalToCopy, copy_wal};
 
-const LOCK: &str = "follow.lock";
+const LOCK: &str = "follow.";
 const NOTE: &str = "behind";
 /// Of some thousand targets.
 const NOTE_MAX: usize = 1 << 20;
@@ -51,9 +51,10 @@ impl Lag {
 }
 
 impl PgWal {
-    /// The turn to copy to second archives; `None` while another process has it.
-    pub fn turn_to_follow(&self) -> Result<Option<AheadLock>, Error> {
-        self.turn(LOCK)
+    /// The turn to copy to the second archives of a database; `None` while another process has it.
+    pub fn turn_to_follow(&self, database: &str) -> Result<Option<AheadLock>, Error> {
+        // Two databases whose sums agree only wait for each other.
+        self.turn(&format!("{LOCK}{:08x}.lock", crc32c(database.as_bytes())))
     }
 
     /// How far behind the archive at `target` is. The first question about one notes that it may lack everything from `own`
@@ -91,7 +92,7 @@ impl PgWal {
     pub fn follow(
         &self,
         _turn: &AheadLock,
-        from: &WalArchive,
+        (database, from): (&str, &WalArchive),
         (target, to): (&str, &WalArchive),
         form: &StorageForm,
         clock: &dyn Clock,
@@ -110,12 +111,17 @@ impl PgWal {
         let waits = waits.min_by_key(order);
         let newest = from.runs()?.into_iter().map(|run| run.span.last);
         let newest = newest.max_by_key(order).map(|last| last.next(size));
-        // The first archive does not have yet what it is owed.
-        let owed = self.owed(from.path())?.since();
-        let open = waits.into_iter().chain(owed).min_by_key(order);
-        let reached = match open {
-            Some(open) => newest.map(|newest| std::cmp::min_by_key(newest, open, order)),
-            None => newest,
+        // The first archive does not have yet what it is owed. Lost files come to neither.
+        let reached = match self.owed_list() {
+            Ok(list) if list.unread == 0 => {
+                let owed = list.of(database).waits_since();
+                match waits.into_iter().chain(owed).min_by_key(order) {
+                    Some(open) => newest.map(|newest| std::cmp::min_by_key(newest, open, order)),
+                    None => newest,
+                }
+            }
+            // It may owe the first segment of all.
+            _ => None,
         };
         let result = from.lacking_at_end(to, since).and_then(|todo| {
             let copied = copy_wal(from, to, &todo, form, clock, &|| true)?;

@@ -22,7 +22,9 @@
 mod ahead;
 mod archive;
 mod border;
+mod content;
 mod copy;
+mod debts;
 mod ends;
 mod error;
 #[cfg(test)]
@@ -59,6 +61,7 @@ mod written;
 pub use ahead::{AheadLimits, AheadLock, PgWal, PrefetchResult};
 pub use archive::{Outgoing, PushResult, WalArchive};
 pub use copy::{WalCopied, WalToCopy, copy_wal};
+pub use debts::{Creditor, OWED_LIST, Owed, OwedList};
 pub use error::Error;
 pub use follow::Lag;
 pub use form::{IDENTITY_NAME, StorageForm};
@@ -67,7 +70,7 @@ pub use links::Comparison;
 pub use list::{RemovalResult, Run, SegmentImprint, Span};
 pub use longshore_crypt::TagKey;
 pub use needs::{Need, is_need};
-pub use owed::{Owed, ToSettle, Unsettled};
+pub use owed::{Givers, Settled, ToSettle};
 pub use place::{Ground, is_at_named_server, is_in_bucket, location};
 pub use range::LogRange;
 pub use read::ArchiveReader;

@@ -1,67 +1,32 @@
-//! What the first archive lacks because it was away while a push succeeded: the file is in a second archive, and the server
-//! may have removed its own since.
-//!
-//! The debt is a list of names in `pg_wal/longshore/owed`, one line for each file, with the archive that lacks it. It is
-//! written before the push succeeds, and durable.
+//! Brings a database's own archive what it is owed: the file is in a second archive, and the server may have removed its own
+//! since.
 //!
 //! Invariants
-//! - A name is on the list before the server is told of success, and leaves it only when the first archive has the file of
-//!   the archive that took it: a file of the same name may be another branch's, and one that a failed push left there may not
-//!   be durable. So each owed file is pushed, and an equal one that is there is compared and made durable.
-//! - A file comes from an archive that has it, as `copy.rs` copies it: another branch's is refused.
-//! - While anything is owed, nothing counts as reached after it (`follow.rs`).
+//! - A file leaves the list only when the own archive has the content that the server archived, durably: a file of the same
+//!   name may be another branch's, and one that a failed push left there may not be durable. So each owed file is pushed, and
+//!   an equal one that is there is compared and made durable.
+//! - A file comes from an archive that has it, as `copy.rs` copies it, or from pg_wal, where that still has the content.
+//!   Another branch's is refused. Where nothing else has it, the own archive's file is compared with the digest.
+//! - A file is lost only after every copy's archive was looked at, in full, and none has it.
+//! - While anything can still be brought, nothing counts as reached after it (`follow.rs`).
 //!
-//! Leaves to others: when a push may succeed without the first archive (`longshore`, `commands/wal/away.rs`).
+//! Leaves to others: the list (`debts.rs`), and when a push may succeed without the own archive (`longshore`,
+//! `commands/wal/away.rs`).
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::Path;
 
-use longshore_io::{Clock, SmallFile};
+use longshore_io::Clock;
 use longshore_pg::SegmentName;
 use longshore_pg::wal::WalName;
 
-use super::ahead::{AheadLock, PLACE};
+use super::ahead::AheadLock;
+use super::content::ContentSum;
 use super::copy::{WalCopied, copy_on, has};
-use super::{Error, PgWal, StorageForm, WalArchive};
-
-const NOTE: &str = "owed";
-/// Of some ten thousand files. A push that finds no room fails, and the server keeps its WAL.
-const NOTE_MAX: usize = 4 << 20;
-/// The first field of a line with a reason: no file has this name.
-const WHY: &str = "why";
-/// The same where the archive was there, and refused the file.
-const REFUSED: &str = "refused";
-/// The longest reason that is noted, in characters.
-const WHY_MAX: usize = 300;
-
-/// How much an archive is owed, and up to where.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Owed {
-    /// In the order in which they are brought.
-    pub names: Vec<WalName>,
-    /// Why the last attempt to bring them failed.
-    pub why: Option<String>,
-    /// In that attempt the archive was there, and refused what it is owed: it has another branch's.
-    pub is_refused: bool,
-}
-
-/// Why an archive did not get all that it is owed.
-#[derive(Debug, thiserror::Error)]
-#[error("{error}")]
-pub struct Unsettled {
-    pub error: Error,
-    /// The archive itself refuses it.
-    pub is_refused: bool,
-}
-
-impl From<Error> for Unsettled {
-    fn from(error: Error) -> Unsettled {
-        Unsettled {
-            error,
-            is_refused: false,
-        }
-    }
-}
+use super::debts::Owed;
+use super::place::directory_of;
+use super::{Error, PgWal, PushResult, StorageForm, WalArchive};
 
 /// An archive that gives or gets what is owed, and how new files are stored there.
 #[derive(Debug, Clone, Copy)]
@@ -70,188 +35,226 @@ pub struct ToSettle<'a> {
     pub form: &'a StorageForm,
 }
 
-impl Owed {
-    /// The first segment that is owed.
-    pub fn since(&self) -> Option<SegmentName> {
-        self.names.iter().find_map(|name| match name {
-            WalName::Segment(name) => Some(*name),
-            _ => None,
-        })
-    }
+/// The archives of a database's copies.
+#[derive(Debug, Clone, Copy)]
+pub struct Givers<'a> {
+    pub copies: &'a [ToSettle<'a>],
+    /// Whether these are all of them: otherwise one that is away may have what no other has.
+    pub are_all: bool,
+}
 
-    fn of(names: BTreeSet<WalName>, (why, is_refused): (Option<String>, bool)) -> Owed {
-        let mut names: Vec<WalName> = names.into_iter().collect();
-        // Histories come before the segments of their timelines, as in `copy.rs`.
-        names.sort_by_key(|name| {
-            let is_history = matches!(name, WalName::History(_));
-            (!is_history, name.segment(), *name)
-        });
-        Owed {
-            names,
-            why,
-            is_refused,
-        }
-    }
+/// The result of an attempt to bring what is owed.
+#[derive(Debug, Default)]
+pub struct Settled {
+    /// The number of files that came anywhere.
+    pub files: u64,
+    /// Why something is still owed.
+    pub unsettled: Option<Error>,
+    /// The own archive itself refuses it.
+    pub is_refused: bool,
+}
+
+/// An attempt that goes on.
+struct Attempt<'a> {
+    owed: &'a Owed,
+    done: Settled,
+    paid: BTreeSet<WalName>,
+    /// Files that an archive has, and that cannot be taken for the server's.
+    unsure: BTreeSet<WalName>,
+    /// An archive was not looked at in full.
+    is_cut_off: bool,
+    /// Each further look at the own archive would wait for it.
+    is_home_away: bool,
 }
 
 impl PgWal {
-    /// The files that the archive at `location` lacks and of which the server was told that they are archived.
+    /// Brings the own archive `home` of a database what it is owed from its copies, and to each of these what another one has
+    /// of it. Notes what is still owed, and why, where `home` is there.
     ///
-    /// Errors: `Io`.
-    pub fn owed(&self, location: &Path) -> Result<Owed, Error> {
-        let path = self.path.join(PLACE).join(NOTE);
-        let bytes = self.debts()?.read().map_err(Error::io("read", path))?;
-        Ok(read(&bytes.unwrap_or_default(), &key(location)))
-    }
-
-    /// Notes why nothing, or not all, came to the archive at `location` that it is owed.
-    ///
-    /// Errors: `Io`.
-    pub fn note_unsettled(
-        &self,
-        location: &Path,
-        unsettled: &Unsettled,
-        clock: &dyn Clock,
-    ) -> Result<(), Error> {
-        let why = unsettled.to_string();
-        let why = why.chars().filter(|c| !c.is_control()).take(WHY_MAX);
-        let word = match unsettled.is_refused {
-            true => REFUSED,
-            false => WHY,
-        };
-        let line = reason_line(word, &key(location), &why.collect::<String>());
-        self.change_debts(clock, |before| {
-            Some(without_reason(before, &key(location)) + &line)
-        })
-    }
-
-    /// Notes durably that the archive at `location` lacks this file, which another one has.
-    ///
-    /// Errors: `Io`. The caller reports no success then.
-    pub fn owe(&self, location: &Path, name: WalName, clock: &dyn Clock) -> Result<(), Error> {
-        let line = format!("{name}\t{}\n", key(location));
-        self.change_debts(clock, |before| {
-            let is_there = before.split_inclusive('\n').any(|there| there == line);
-            (!is_there).then(|| format!("{before}{line}"))
-        })
-    }
-
-    /// Brings what the archive `home` is owed from `others`, and to each of these what another one has of it. Returns the
-    /// number of files that came anywhere.
-    ///
-    /// Errors: those of [`WalArchive::lacking`] and [`super::copy_wal`]; `Io`. Files that came before stay, and are owed no longer.
+    /// Errors: those of [`PgWal::owed_list`]; `Io` if the list cannot be written.
     pub fn settle(
         &self,
         _turn: &AheadLock,
-        (location, home): (&Path, Option<ToSettle<'_>>),
-        others: &[ToSettle<'_>],
+        (database, home): (&str, Option<ToSettle<'_>>),
+        givers: Givers<'_>,
         clock: &dyn Clock,
-    ) -> Result<u64, Unsettled> {
-        let owed = self.owed(location)?;
+    ) -> Result<Settled, Error> {
+        let owed = self.owed_list()?.of(database);
+        let mut attempt = Attempt {
+            owed: &owed,
+            done: Settled::default(),
+            paid: BTreeSet::new(),
+            unsure: BTreeSet::new(),
+            is_cut_off: !givers.are_all,
+            is_home_away: false,
+        };
         if owed.names.is_empty() {
-            return Ok(0);
+            return Ok(attempt.done);
         }
-        let (mut files, mut failed, mut paid) = (0, None, BTreeSet::new());
-        for (i, from) in others.iter().enumerate() {
-            let rest = others.iter().enumerate().filter(|(k, _)| *k != i);
+        for (i, from) in givers.copies.iter().enumerate() {
+            let rest = givers.copies.iter().enumerate().filter(|(k, _)| *k != i);
             let rest = rest.map(|(_, to)| (to, false));
             for (to, is_home) in home.iter().map(|home| (home, true)).chain(rest) {
-                let mut copied = WalCopied::default();
-                let brought = bring(from.archive, (to, is_home), &owed, clock, &mut copied);
-                files += copied.files;
-                if is_home {
-                    paid.extend(copied.held);
-                }
-                if let Err(error) = brought {
-                    let is_refused = is_home && error.is_refusal();
-                    // A refusal stops the server, so it stands before all others.
-                    let first = failed
-                        .take()
-                        .filter(|first: &Unsettled| first.is_refused || !is_refused);
-                    failed = first.or(Some(Unsettled { error, is_refused }));
-                }
+                attempt.bring(from.archive, (to, is_home), clock);
             }
         }
-        self.forget(location, &paid, clock)?;
-        failed.map_or(Ok(files), Err)
-    }
-
-    /// Takes from the list what was paid.
-    fn forget(
-        &self,
-        location: &Path,
-        paid: &BTreeSet<WalName>,
-        clock: &dyn Clock,
-    ) -> Result<(), Error> {
-        if paid.is_empty() {
-            return Ok(());
-        }
-        let at = key(location);
-        let paid: BTreeSet<String> = paid.iter().map(|name| format!("{name}\t{at}\n")).collect();
-        self.change_debts(clock, |before| {
-            let before = without_reason(before, &at);
-            let rest = before.split_inclusive('\n');
-            Some(rest.filter(|line| !paid.contains(*line)).collect())
-        })
-    }
-
-    fn debts(&self) -> Result<SmallFile, Error> {
-        self.make_place()?;
-        let place = self.dir.dir(Path::new(PLACE));
-        let place = place.map_err(Error::io("open", self.path.join(PLACE)))?;
-        Ok(SmallFile::new(place, NOTE, NOTE_MAX))
-    }
-
-    fn change_debts(
-        &self,
-        clock: &dyn Clock,
-        change: impl FnOnce(&str) -> Option<String>,
-    ) -> Result<(), Error> {
-        let path = self.path.join(PLACE).join(NOTE);
-        let changed = self.debts()?.change(clock, 0o600, |before| {
-            let before = String::from_utf8_lossy(before.unwrap_or_default());
-            Ok::<_, std::io::Error>((change(&before).map(String::into_bytes), ()))
-        });
-        changed.map_err(Error::io("write", path))
-    }
-}
-
-/// A location on one line.
-fn key(location: &Path) -> String {
-    location.to_string_lossy().escape_debug().to_string()
-}
-
-/// The line with the reason why an archive did not get what it is owed.
-fn reason_line(word: &str, at: &str, why: &str) -> String {
-    format!("{word}\t{at}\t{why}\n")
-}
-
-fn without_reason(text: &str, at: &str) -> String {
-    let starts = [WHY, REFUSED].map(|word| reason_line(word, at, ""));
-    let is_reason = |line: &str| {
-        starts
-            .iter()
-            .any(|start| line.starts_with(start.trim_end_matches('\n')))
-    };
-    let lines = text.split_inclusive('\n');
-    lines.filter(|line| !is_reason(line)).collect()
-}
-
-/// The debt to one archive. A line that cannot be read is of another version, and stays.
-fn read(bytes: &[u8], at: &str) -> Owed {
-    let text = String::from_utf8_lossy(bytes);
-    let (mut names, mut why) = (BTreeSet::new(), (None, false));
-    for line in text.lines() {
-        let mut fields = line.splitn(3, '\t');
-        match (fields.next(), fields.next(), fields.next()) {
-            (Some(word @ (WHY | REFUSED)), Some(of), Some(text)) if of == at => {
-                why = (Some(text.to_owned()), word == REFUSED);
+        let Some(home) = home else {
+            return Ok(attempt.done);
+        };
+        for name in &owed.names {
+            if !attempt.is_open(name) {
+                continue;
             }
-            (Some(name), Some(of), None) if of == at => names.extend(name.parse::<WalName>().ok()),
-            _ => {}
+            attempt.push_own(self, *name, home, clock);
+            if attempt.is_open(name) {
+                attempt.recognize(*name, home.archive);
+            }
+        }
+        let lost = attempt.lost();
+        // An archive that went away was not asked again.
+        let stands = owed
+            .why
+            .as_deref()
+            .filter(|_| owed.is_refused && attempt.is_home_away);
+        let (paid, mut done) = (attempt.paid, attempt.done);
+        if let (None, Some(first)) = (&done.unsettled, lost.first()) {
+            done.unsettled = Some(Error::Lost {
+                name: *first,
+                count: lost.len(),
+            });
+        }
+        let why = done.unsettled.as_ref().map(ToString::to_string);
+        let why = match stands {
+            Some(why) => Some((why, true)),
+            None => why.as_deref().map(|why| (why, done.is_refused)),
+        };
+        self.note_attempt(database, &paid, &lost, why, clock)?;
+        Ok(done)
+    }
+}
+
+impl Attempt<'_> {
+    /// Whether a file was not paid yet, and can be now.
+    fn is_open(&self, name: &WalName) -> bool {
+        !self.is_home_away && !self.paid.contains(name) && !self.unsure.contains(name)
+    }
+
+    /// A refusal stops the server, so it stands before all other errors.
+    fn fail(&mut self, error: Error, is_refused: bool) {
+        let done = &mut self.done;
+        if done.unsettled.is_none() || (is_refused && !done.is_refused) {
+            (done.unsettled, done.is_refused) = (Some(error), is_refused);
         }
     }
-    Owed::of(names, why)
+
+    fn fail_at_home(&mut self, error: Error) {
+        self.is_home_away |= error.is_away();
+        self.is_cut_off |= self.is_home_away;
+        let is_refused = error.is_refusal();
+        self.fail(error, is_refused);
+    }
+
+    /// Copies what is owed from a copy's archive.
+    fn bring(
+        &mut self,
+        from: &WalArchive,
+        (to, is_home): (&ToSettle<'_>, bool),
+        clock: &dyn Clock,
+    ) {
+        let mut copied = WalCopied::default();
+        let brought = bring(from, (to, is_home), self.owed, clock, &mut copied);
+        self.done.files += copied.files;
+        if is_home {
+            self.paid.extend(copied.held);
+        }
+        // A file that a copy has and cannot give is as if it had it not.
+        copied
+            .unreadable
+            .into_iter()
+            .for_each(|error| self.fail(error, false));
+        if let Err(error) = brought {
+            self.is_cut_off = true;
+            match is_home {
+                true => self.fail_at_home(error),
+                false => self.fail(error, false),
+            }
+        }
+    }
+
+    /// Pushes the server's own file, if pg_wal still has the very content.
+    fn push_own(&mut self, pg_wal: &PgWal, name: WalName, home: ToSettle<'_>, clock: &dyn Clock) {
+        let pushed = || {
+            let out = match pg_wal.outgoing(name, Path::new(&name.to_string())) {
+                Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                    return Ok(None);
+                }
+                out => out?,
+            };
+            let sum = ContentSum::of(&out, None)?;
+            match self.owed.sums.get(&name) {
+                Some(owed) if owed.is_same(&sum) => {
+                    home.archive.push(&out, home.form, clock).map(Some)
+                }
+                _ => Ok(None),
+            }
+        };
+        match pushed() {
+            Ok(None) => {}
+            Ok(Some(pushed)) => {
+                self.done.files += u64::from(matches!(pushed, PushResult::Stored { .. }));
+                self.paid.insert(name);
+            }
+            Err(error) => {
+                self.unsure.insert(name);
+                self.fail_at_home(error);
+            }
+        }
+    }
+
+    /// Compares the own archive's file with the digest of what it is owed.
+    fn recognize(&mut self, name: WalName, home: &WalArchive) {
+        let sum = self.owed.sums.get(&name);
+        let looked = || {
+            let Some(object) = home.find(name)? else {
+                return Ok(false);
+            };
+            object.check_signature()?;
+            match sum.map_or(Ok(None), |sum| home.is_of_sum(&object, sum))? {
+                Some(true) => home.place.settle(&directory_of(name), false).map(|()| true),
+                Some(false) => Err(Error::OtherContent {
+                    name,
+                    path: object.path,
+                }),
+                None => Err(Error::Uncompared { path: object.path }),
+            }
+        };
+        match looked() {
+            Ok(false) => {}
+            Ok(true) => {
+                self.paid.insert(name);
+            }
+            // A file that nobody here is given back is as if it were not there.
+            Err(error @ (Error::Damaged { .. } | Error::Newer { .. } | Error::Unsigned { .. })) => {
+                self.fail(error, false)
+            }
+            Err(error) => {
+                self.unsure.insert(name);
+                self.fail_at_home(error);
+            }
+        }
+    }
+
+    /// The files that nothing in reach has.
+    fn lost(&self) -> BTreeSet<WalName> {
+        let is_left = |name: &&WalName| !self.paid.contains(name);
+        let left = self.owed.names.iter().filter(is_left);
+        let is_lost = |name: &&WalName| match self.is_cut_off {
+            // As the last whole look found.
+            true => self.owed.lost.contains(name),
+            false => !self.unsure.contains(name),
+        };
+        left.filter(is_lost).copied().collect()
+    }
 }
 
 /// Copies what is owed, as far as `from` has it, and `to` lacks it or is the archive that it is owed to.
@@ -289,11 +292,8 @@ fn bring(
     before.append(&mut todo.names);
     todo.names = before;
     todo.names.extend(others);
-    copy_on((from, to), &todo, form, clock, &|| true, copied)?;
-    match copied.unreadable.pop() {
-        Some(error) => Err(error),
-        None => Ok(()),
-    }
+    todo.sums.clone_from(&owed.sums);
+    copy_on((from, to), &todo, form, clock, &|| true, copied)
 }
 
 impl WalArchive {
@@ -315,32 +315,5 @@ impl WalArchive {
             }
         }
         Ok(lacking)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_archive_has_its_own_list_and_what_is_no_line_is_left_out() {
-        let text = "000000010000000000000007\t/near\n00000002.history\t/near\n000000010000000000000005\t/far\n\
-                    rubbish\n\t/near\n000000010000000000000006\t/near\nwhy\t/near\tit is away\n";
-        let owed = read(text.as_bytes(), "/near");
-        let names: Vec<String> = owed.names.iter().map(ToString::to_string).collect();
-        let expected = [
-            "00000002.history",
-            "000000010000000000000006",
-            "000000010000000000000007",
-        ];
-        assert_eq!(names, expected);
-        let since = owed.since().map(|name| name.to_string());
-        assert_eq!(since.as_deref(), Some(expected[1]));
-        assert_eq!(owed.why.as_deref(), Some("it is away"));
-        assert_eq!(read(text.as_bytes(), "/else"), Owed::default());
-        let less = without_reason(text, "/near");
-        assert_eq!(less.lines().count() + 1, text.lines().count());
-        assert_eq!(without_reason(text, "/far"), text);
-        assert_eq!(key(Path::new("/a\tb\nc")), "/a\\tb\\nc");
     }
 }

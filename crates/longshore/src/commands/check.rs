@@ -5,9 +5,11 @@
 //! - A check that cannot be made is a finding, too, and never ends the others.
 //! - Nothing is changed, except that a PostgreSQL server switches to a new WAL segment.
 //!
-//! Leaves to others: copies (`check/copies.rs`), questions to the server (`check/postgres.rs`), and reading backups (`verify`, `drill`).
+//! Leaves to others: copies (`check/copies.rs`), questions to the server (`check/postgres.rs`), WAL that is owed (`check/debts.rs`), and
+//! reading backups (`verify`, `drill`).
 
 mod copies;
+mod debts;
 mod depth;
 mod notes;
 mod postgres;
@@ -25,6 +27,7 @@ use serde::Serialize;
 
 use super::info;
 use super::results::age_text;
+use super::wal::OwedReport;
 use super::{devices, shelves, source};
 use crate::context::Context;
 use crate::options::Check;
@@ -49,6 +52,8 @@ pub struct CheckedDatabase {
     pub findings: Vec<Finding>,
     /// The server's report on its archive_command; `None` if no server is asked.
     pub archiver: Option<postgres::Archiver>,
+    /// The list in the cluster's pg_wal; `None`: it cannot be seen.
+    pub owed: Option<OwedReport>,
 }
 
 pub fn run(options: &Check, context: &Context) -> Result<Exit, Failure> {
@@ -89,13 +94,14 @@ pub fn run(options: &Check, context: &Context) -> Result<Exit, Failure> {
 /// Checks a configured database.
 pub fn database(name: String, depth: &CheckDepth, context: &Context) -> CheckedDatabase {
     let mut notes = Notes::default();
-    let archiver = look(&name, depth, context, &mut notes);
+    let answers = look(&name, depth, context, &mut notes);
     let (grade, findings) = notes.judged();
     CheckedDatabase {
         database: name,
         grade,
         findings,
-        archiver,
+        archiver: answers.archiver,
+        owed: answers.owed,
     }
 }
 
@@ -117,13 +123,13 @@ fn text(database: &CheckedDatabase, quiet: bool) -> String {
     text
 }
 
-/// Returns the server's report on its archive_command, if there is one.
+/// Returns the answers of a PostgreSQL server.
 fn look(
     name: &str,
     depth: &CheckDepth,
     context: &Context,
     notes: &mut Notes,
-) -> Option<postgres::Archiver> {
+) -> postgres::ServerAnswers {
     let spec = match source::configured(context, name, &context.config.database[name]) {
         Ok(spec) => Some(spec),
         Err(failure) => {
@@ -152,7 +158,7 @@ fn look(
     match &spec {
         Some(SourceSpec::Postgres(server)) => {
             let archive = postgres::Archive::of(name, shelf.as_ref(), context);
-            return postgres::look(server, archive.as_ref(), depth, context, notes);
+            return postgres::look((name, server), archive.as_ref(), depth, context, notes);
         }
         Some(spec) => {
             // Opens the source and drops it: reads nothing and delays no writer.
@@ -165,7 +171,7 @@ fn look(
         }
         None => {}
     }
-    None
+    postgres::ServerAnswers::default()
 }
 
 /// Whether runs can be written to the history. One that is not there is made; what cannot be asked now, such as one that

@@ -6,6 +6,7 @@ use longshore_accelerators::Probe;
 use longshore_accelerators::doctor::{CheckResult, Checkup, Roots, examine};
 use serde::Serialize;
 
+use super::wal::{of_server, unknown};
 use crate::context::Context;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::text::plain;
@@ -23,7 +24,8 @@ pub fn run(context: &Context) -> Result<Exit, Failure> {
         Ok(program) => Probe::test_in_children(&program, &*context.clock, PATIENCE),
         Err(_) => Probe::look(),
     };
-    let checkups = examine(&Roots::host(), &probes);
+    let mut checkups = examine(&Roots::host(), &probes);
+    checkups.extend(owed(context));
     let wanting = checkups.iter().any(|c| c.verdict == CheckResult::Wanting);
     let exit = if wanting { Exit::Warnings } else { Exit::Done };
     for checkup in &checkups {
@@ -50,4 +52,26 @@ pub fn run(context: &Context) -> Result<Exit, Failure> {
         },
     );
     Ok(exit)
+}
+
+/// The debts in the pg_wal of this machine's servers.
+fn owed(context: &Context) -> Vec<Checkup> {
+    let wanting = |text: String, fix: String| Checkup {
+        about: "wal",
+        verdict: CheckResult::Wanting,
+        text,
+        fix: Some(fix),
+    };
+    let mut found = Vec::new();
+    for name in context.config.database.keys() {
+        let Some(report) = of_server(name, context) else {
+            continue;
+        };
+        let debts = report.debts.into_iter();
+        found.extend(debts.map(|row| wanting(row.text, row.next)));
+        if let Some((text, next)) = report.unknown.as_deref().map(unknown) {
+            found.push(wanting(text, next.to_owned()));
+        }
+    }
+    found
 }

@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! - Both forms, and the metrics, show the same facts, computed once in [`database`].
-//! - The facts come from the media and the archive, not from the history, and only headers are read.
+//! - The facts come from the media and the archive, not from the history, and only headers are read. The list of
+//!   what the archive is owed comes from pg_wal, where that is on this machine.
 //! - A database that cannot be read does not keep the others from being shown.
 //! - The time of a file in the archive is when it was archived: its content may be older. In a copy it says nothing.
 //!
@@ -24,6 +25,7 @@ use serde::Serialize;
 use self::windows::{Reach, RecoverableWindow};
 use super::results::{Results, age_text, line};
 use super::shelves::{self, BranchRow, Failures, Row, shelves};
+use super::wal::{OwedReport, of_server, unknown_text};
 use crate::context::Context;
 use crate::options::Info;
 use longshore_terminal::failure::{Exit, Failure};
@@ -68,6 +70,9 @@ pub struct DescribedDatabase {
     /// The age of that moment: at least what was written since would be lost now.
     pub at_risk_s: Option<i64>,
     pub wal: Option<Wal>,
+    /// The debt of its own archive, as the list in the cluster's pg_wal says; `None`: it cannot be seen, or this is
+    /// another target.
+    pub owed: Option<OwedReport>,
     /// Results of earlier runs on any host.
     pub results: Results,
     pub strays: Vec<String>,
@@ -125,6 +130,7 @@ pub struct Span {
 pub fn run(options: &Info, context: &Context) -> Result<Exit, Failure> {
     let (databases, failures) = read(&options.databases, options.target.as_deref(), context)?;
     warn_degraded(&databases, context);
+    warn_owed(&failures, context);
     let exit = failures.exit().unwrap_or_else(|| context.output.done());
     let texts: Vec<String> = databases.iter().map(text).collect();
     context.output.say(&texts.join("\n"));
@@ -161,6 +167,18 @@ pub fn warn_degraded(databases: &[DescribedDatabase], context: &Context) {
     let rows = databases.iter().map(|database| &database.backups);
     for warning in rows.flat_map(|rows| shelves::degraded(rows)) {
         context.output.warn(&warning);
+    }
+}
+
+/// Of a target that is away, what its archive is owed can be told all the same.
+fn warn_owed(failures: &Failures, context: &Context) {
+    for (name, target) in failures.places() {
+        if context.config.target_of(name) != Some(target) {
+            continue;
+        }
+        for row in of_server(name, context).iter().flat_map(|owed| &owed.debts) {
+            context.output.warn(&row.told());
+        }
     }
 }
 
@@ -216,6 +234,10 @@ pub fn database(
         recoverable_until_us: until_us,
         at_risk_s: until_us.map(|us| (now_us.saturating_sub(us) / 1_000_000).max(0)),
         wal,
+        owed: match own.is_none_or(|own| *own == shelf.target.name) {
+            true => of_server(name, context),
+            false => None,
+        },
         results: Results::read(&status, listing, now_us),
         strays: listing.strays.clone(),
         backups: rows,
@@ -435,6 +457,9 @@ fn text(d: &DescribedDatabase) -> String {
     if let Some(wal) = &d.wal {
         text += &wal_text(wal);
     }
+    if let Some(owed) = &d.owed {
+        text += &owed_text(owed);
+    }
     text += &match &d.retention {
         Some(name) => format!(
             "retention         {name}; `longshore expire {} --dry-run` says why\n",
@@ -462,6 +487,17 @@ fn last_good_text(d: &DescribedDatabase) -> String {
         "last good backup  {label}\n                  finished {} UTC, {age}\n",
         moment(finish)
     )
+}
+
+fn owed_text(owed: &OwedReport) -> String {
+    let mut text = String::new();
+    for row in &owed.debts {
+        text += &line("OWED", &plain(&row.told()));
+    }
+    if let Some(why) = &owed.unknown {
+        text += &line("OWED", &plain(&unknown_text(why)));
+    }
+    text
 }
 
 fn wal_text(wal: &Wal) -> String {

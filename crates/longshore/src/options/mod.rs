@@ -51,8 +51,8 @@ pub use restore::Restore;
 pub use serve::Serve;
 pub use sql::{Sql, with_tip_for_help};
 pub use wal::{
-    Archive, LookAheadOptions, Wal, WalAction, WalCreate, WalGet, WalList, WalNeeds, WalPush,
-    WalReceive,
+    Archive, LookAheadOptions, Wal, WalAction, WalCreate, WalGet, WalList, WalNeeds, WalOwed,
+    WalPush, WalReceive,
 };
 
 const EXIT_CODES: &str = "\

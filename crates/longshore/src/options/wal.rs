@@ -35,6 +35,7 @@ pub enum WalAction {
     Receive(WalReceive),
     List(WalList),
     Needs(WalNeeds),
+    Owed(WalOwed),
 }
 
 /// Where the archive is.
@@ -424,6 +425,54 @@ pub struct WalNeeds {
     /// For archives of versions that left no records. First run `longshore expire` or a backup at each target.
     #[arg(long)]
     pub complete: bool,
+}
+
+const TEACH_OWED: &str = "\
+Examples, as the server's user:
+  longshore wal owed --database main
+  longshore wal owed --database main --settle
+  longshore wal owed --database main /var/lib/postgresql/17/main/pg_wal
+
+Exit code 5: something is owed still.
+
+Not for: gaps for other reasons; `longshore check` finds those, and `longshore copy` fills them.";
+
+/// Shows what a database's own WAL archive is owed, because it was away while pushes succeeded.
+///
+/// With `home_behind` a push succeeds while the own archive is away and a copy's archive has the file. The list of these files is in the
+/// cluster's pg_wal, and the pushes that follow bring them. This command shows the list, also where no server runs.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEACH_OWED)]
+pub struct WalOwed {
+    /// A database of the configuration (docs/configuration.md).
+    ///
+    /// There is no default: the list can have files of several databases that archive one cluster's WAL.
+    #[arg(long, value_name = "NAME")]
+    pub database: String,
+
+    /// The cluster's pg_wal; the default is that of the running server.
+    ///
+    /// The default needs a connection over a socket of this machine in the database's `url`, and the right to read the data directory.
+    #[arg(value_name = "PG_WAL")]
+    pub pg_wal: Option<PathBuf>,
+
+    /// Bring now what can be brought, as pushes do.
+    ///
+    /// For a server that archives nothing for a while, or no longer. Each file is compared with the content that the server archived.
+    #[arg(long)]
+    pub settle: bool,
+
+    /// Make what the list owes to another database a debt to this one.
+    ///
+    /// For a [database.NAME] that was renamed. A database that the configuration has keeps its own debts.
+    #[arg(long, value_name = "OTHER")]
+    pub take: Option<String>,
+
+    /// Take the files that are lost from the list: no copy in reach, nor pg_wal, has them.
+    ///
+    /// Later moments can be recovered after a full backup. The table without this option names the files.
+    #[arg(long, conflicts_with = "settle")]
+    pub give_up: bool,
 }
 
 fn wal_name(text: &str) -> Result<WalName, String> {

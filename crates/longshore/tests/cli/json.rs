@@ -62,7 +62,7 @@ const LINES: [(&str, &str); 34] = [
 ];
 
 /// The actions that are answered in other suites, or by other tests of this one.
-const ELSEWHERE: [&str; 25] = [
+const ELSEWHERE: [&str; 26] = [
     // Their status depends on the machine.
     "add-login",
     "doctor",
@@ -73,6 +73,7 @@ const ELSEWHERE: [&str; 25] = [
     // tests/wal
     "wal_get",
     "wal_list",
+    "wal_owed",
     "wal_push",
     "wal_receive",
     // tests/serve

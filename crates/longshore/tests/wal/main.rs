@@ -8,6 +8,7 @@ mod common;
 mod copies;
 mod encrypted;
 mod failover;
+mod owed;
 mod receiving;
 mod receiving_buckets;
 mod restores;

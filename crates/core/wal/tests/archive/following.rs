@@ -66,10 +66,10 @@ impl Pair {
 
     fn follow(&self) -> Result<u64, Error> {
         let pg_wal = self.pg_wal();
-        let turn = pg_wal.turn_to_follow().unwrap().unwrap();
+        let turn = pg_wal.turn_to_follow("main").unwrap().unwrap();
         let (from, to) = (archive(&self.first)?, archive(&self.second)?);
         let form = form(Algorithm::Lz4);
-        pg_wal.follow(&turn, &from, (TARGET, &to), &form, &*clock())
+        pg_wal.follow(&turn, ("main", &from), (TARGET, &to), &form, &*clock())
     }
 
     fn lag(&self, timeline: u32, number: u64) -> (Lag, u64) {
@@ -170,4 +170,14 @@ fn a_timeline_that_goes_on_from_an_earlier_moment_is_counted_and_copied() {
     pair.follow().unwrap();
     assert_eq!(pair.held(2), [4, 5, 6]);
     assert_eq!(pair.lag(2, 7).1, SEGMENT as u64);
+}
+
+/// Goal: the process of one database keeps no other's WAL from its copies.
+#[test]
+fn each_database_has_a_turn_of_its_own() {
+    let pg_wal = Pair::new().pg_wal();
+    let turn = pg_wal.turn_to_follow("main").unwrap();
+    assert!(turn.is_some());
+    assert!(pg_wal.turn_to_follow("main").unwrap().is_none());
+    assert!(pg_wal.turn_to_follow("second").unwrap().is_some());
 }

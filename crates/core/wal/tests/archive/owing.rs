@@ -1,22 +1,43 @@
-//! Goal: what the first archive lacks because it was away comes to it from the copies that have it, and is owed until then,
-//! wherever the process that brings it is killed.
-//! Method: simulated disks with hand-made segments; the first archive's disk fails from each of its steps on.
+//! Goal: what a database's own archive lacks because it was away comes to it, whatever it is called now, from the copies that
+//! have it or from pg_wal, and is owed until it has the very content; what nothing has is named.
+//! Method: simulated disks with hand-made segments; the own archive's disk fails from each of its steps on.
 //! Not covered: real servers (`wal/copies.rs` of the program).
 
 use std::path::Path;
+use std::sync::Arc;
 
 use longshore_codec::Algorithm;
+use longshore_crypt::{Identities, Identity, Keyring, Recipients};
 use longshore_io::{Fault, SimDisk, Storage};
 use longshore_pg::wal::WalName;
-use longshore_wal::{Error, PgWal, ToSettle, Unsettled};
+use longshore_pg::{SegmentName, SegmentSize};
+use longshore_wal::{
+    Creditor, Error, Givers, OWED_LIST, Owed, PgWal, Settled, StorageForm, ToSettle, WalArchive,
+};
 
 use crate::support::*;
 
-/// pg_wal, the first archive, and two copies.
+const MAIN: &str = "main";
+const NEAR: &str = "/near/main/wal";
+
+/// pg_wal, the own archive, and two copies.
 struct Three {
     server: SimDisk,
     home: SimDisk,
     copies: [SimDisk; 2],
+}
+
+fn creditor<'a>(database: &'a str, location: &'a str) -> Creditor<'a> {
+    Creditor {
+        database,
+        location: Path::new(location),
+    }
+}
+
+fn remove(disk: &SimDisk, path: &Path) {
+    let dir = disk.dir(path.parent().unwrap()).unwrap();
+    let name = path.file_name().unwrap();
+    dir.remove_file(Path::new(name)).unwrap();
 }
 
 impl Three {
@@ -43,34 +64,57 @@ impl Three {
         PgWal::open(&self.server, Path::new(WAL)).unwrap()
     }
 
-    /// A push that a copy took.
-    fn took(&self, copy: usize, number: u64) {
+    /// A push that a copy took; the server still has the file.
+    fn keeps(&self, copy: usize, number: u64) {
         let name = name(1, number);
-        push(&self.copies[copy], name, &segment(1, number, number)).unwrap();
-        let owed = self.pg_wal().owe(Path::new(ARCHIVE), name, &*clock());
+        let bytes = segment(1, number, number);
+        push(&self.copies[copy], name, &bytes).unwrap();
+        let out = outgoing(&self.server, name, &bytes);
+        let owed = self.pg_wal().owe(creditor(MAIN, NEAR), &out, &*clock());
         owed.unwrap();
     }
 
-    fn owed(&self) -> Vec<WalName> {
-        self.pg_wal().owed(Path::new(ARCHIVE)).unwrap().names
+    /// A push that a copy took, and whose file the server has removed since.
+    fn took(&self, copy: usize, number: u64) {
+        self.keeps(copy, number);
+        self.recycled(number);
     }
 
-    fn settle(&self, is_home_back: bool) -> Result<u64, Unsettled> {
+    fn recycled(&self, number: u64) {
+        let file = Path::new(WAL).join(name(1, number).to_string());
+        remove(&self.server, &file);
+    }
+
+    /// A copy that lost a file.
+    fn lost(&self, copy: usize, number: u64) {
+        let path = stored(&self.copies[copy], name(1, number));
+        remove(&self.copies[copy], &path);
+    }
+
+    fn owed_of(&self, database: &str) -> Owed {
+        self.pg_wal().owed_list().unwrap().of(database)
+    }
+
+    fn owed(&self) -> Vec<WalName> {
+        self.owed_of(MAIN).names
+    }
+
+    fn settle(&self, is_home_back: bool) -> Settled {
+        let home = is_home_back.then(|| archive(&self.home).unwrap());
+        self.settle_with(home, &form(Algorithm::Lz4), true)
+    }
+
+    fn settle_with(&self, home: Option<WalArchive>, form: &StorageForm, are_all: bool) -> Settled {
         let pg_wal = self.pg_wal();
-        let turn = pg_wal.turn_to_follow().unwrap().unwrap();
-        let form = form(Algorithm::Lz4);
-        let to_settle = |archive| ToSettle {
-            archive,
-            form: &form,
+        let turn = pg_wal.turn_to_follow(MAIN).unwrap().unwrap();
+        let to_settle = |archive| ToSettle { archive, form };
+        let copies = [0, 1].map(|i| archive(&self.copies[i]).unwrap());
+        let givers = Givers {
+            copies: &[to_settle(&copies[0]), to_settle(&copies[1])],
+            are_all,
         };
-        let home = match is_home_back {
-            true => Some(archive(&self.home)?),
-            false => None,
-        };
-        let copies = [archive(&self.copies[0])?, archive(&self.copies[1])?];
-        let others = [to_settle(&copies[0]), to_settle(&copies[1])];
-        let home = (Path::new(ARCHIVE), home.as_ref().map(to_settle));
-        pg_wal.settle(&turn, home, &others, &*clock())
+        let home = (MAIN, home.as_ref().map(to_settle));
+        pg_wal.settle(&turn, home, givers, &*clock()).unwrap()
     }
 }
 
@@ -86,40 +130,70 @@ fn what_is_owed_comes_from_whichever_copy_has_it_and_the_copies_share_it_before(
         three.took(copy, number);
     }
     assert_eq!(three.owed().len(), 4);
-    // The first one is away: the copies have all, and it is owed all the same.
-    assert_eq!(three.settle(false).unwrap(), 4);
+    // The own one is away: the copies have all, and it is owed all the same.
+    assert_eq!(three.settle(false).files, 4);
     assert_eq!(held(&three.copies[0]), [1, 2, 3, 4, 5, 6]);
     assert_eq!(held(&three.copies[1]), [1, 2, 3, 4, 5, 6]);
     assert_eq!(three.owed().len(), 4);
-    assert_eq!(three.settle(true).unwrap(), 4);
+    assert_eq!(three.settle(true).files, 4);
     assert_eq!(held(&three.home), [1, 2, 3, 4, 5, 6]);
     assert_eq!(three.owed(), []);
-    assert_eq!(three.settle(true).unwrap(), 0);
+    assert_eq!(three.settle(true).files, 0);
 }
 
+/// Goal: a file is lost only after every copy was looked at, is named until the user gives it up, and comes all the same if a
+/// copy has it again.
 #[test]
-fn what_no_copy_in_reach_has_stays_owed() {
+fn what_nothing_in_reach_has_is_lost_until_a_copy_has_it_again() {
     let three = Three::new();
     three.took(0, 3);
     three.took(1, 4);
     let path = stored(&three.copies[0], name(1, 3));
-    let dir = path.parent().unwrap();
     let whole = three.copies[0].read_file(&path).unwrap();
-    let at = three.copies[0].dir(dir).unwrap();
-    at.remove_file(Path::new(path.file_name().unwrap()))
-        .unwrap();
-    three.settle(true).unwrap();
+    remove(&three.copies[0], &path);
+    // A copy that is away may have it.
+    let home = || Some(archive(&three.home).unwrap());
+    three.settle_with(home(), &form(Algorithm::Lz4), false);
     assert_eq!(held(&three.home), [1, 2, 4]);
     assert_eq!(three.owed(), [name(1, 3)]);
+    assert_eq!(three.owed_of(MAIN).waits_since(), name(1, 3).segment());
+    let settled = three.settle(true);
+    let is_told = matches!(settled.unsettled, Some(Error::Lost { name: first, count: 1 }) if first == name(1, 3));
+    assert!(is_told && !settled.is_refused, "{settled:?}");
+    let owed = three.owed_of(MAIN);
+    assert_eq!(
+        (owed.names.len(), owed.lost.len(), owed.waits_since()),
+        (1, 1, None)
+    );
+    assert!(owed.why.unwrap().contains(&name(1, 3).to_string()));
+    // A copy that is away now says nothing of what was found before.
+    three.settle_with(home(), &form(Algorithm::Lz4), false);
+    assert_eq!(three.owed_of(MAIN).lost.len(), 1);
     three.copies[0].write_file(&path, &whole).unwrap();
-    three.settle(true).unwrap();
+    three.settle(true);
     assert_eq!(held(&three.home), [1, 2, 3, 4]);
-    assert_eq!(three.owed(), []);
+    assert_eq!(three.owed_of(MAIN), Owed::default());
+    // Lost files can be given up, and no others.
+    for number in [5, 6] {
+        three.took(0, number);
+    }
+    assert_eq!(three.pg_wal().give_up(MAIN, &*clock()).unwrap(), []);
+    three.lost(0, 5);
+    three.settle(false);
+    assert_eq!(three.pg_wal().give_up(MAIN, &*clock()).unwrap(), []);
+    assert_eq!(three.owed(), [name(1, 5), name(1, 6)]);
+    three.settle(true);
+    let given_up = three.pg_wal().give_up(MAIN, &*clock()).unwrap();
+    assert_eq!(
+        (given_up, three.owed_of(MAIN)),
+        (vec![name(1, 5)], Owed::default())
+    );
 }
 
 #[test]
 fn another_branch_in_a_copy_is_refused_and_stays_owed() {
     let three = Three::new();
+    three.took(0, 3);
     // The copy's second segment is of another branch.
     let other = disk(5);
     push(&other, name(1, 2), &segment(1, 2, 77)).unwrap();
@@ -128,19 +202,15 @@ fn another_branch_in_a_copy_is_refused_and_stays_owed() {
         copies: [other, disk(6)],
         ..three
     };
-    let owe = three
-        .pg_wal()
-        .owe(Path::new(ARCHIVE), name(1, 3), &*clock());
-    owe.unwrap();
-    // The copy's branch is another one.
-    let refused = three.settle(true).unwrap_err();
-    let is_other = matches!(refused.error, Error::OtherContent { .. });
-    assert!(is_other && refused.is_refused, "{refused}");
+    let settled = three.settle(true);
+    let is_other = matches!(settled.unsettled, Some(Error::OtherContent { .. }));
+    assert!(is_other && settled.is_refused, "{settled:?}");
     assert_eq!(held(&three.home), [1, 2]);
     assert_eq!(three.owed(), [name(1, 3)]);
+    assert!(three.owed_of(MAIN).is_refused);
 }
 
-/// Goal: whatever operation on the first archive's disk is the last one, nothing is forgotten, and the next attempt ends it.
+/// Goal: whatever operation on the own archive's disk is the last one, nothing is forgotten, and the next attempt ends it.
 #[test]
 fn a_debt_is_paid_once_wherever_the_payment_is_cut_off() {
     let mut cut_offs = 0;
@@ -149,9 +219,10 @@ fn a_debt_is_paid_once_wherever_the_payment_is_cut_off() {
         for number in 3..=5 {
             three.took((number % 2) as usize, number);
         }
+        let home = archive(&three.home).unwrap();
         let fault = Fault::errno(5).from_step(three.home.steps() + after);
         three.home.inject(fault);
-        let first = three.settle(true);
+        let cut_off = three.settle_with(Some(home), &form(Algorithm::Lz4), true);
         three.home.heal();
         let there = held(&three.home);
         for number in 3..=5 {
@@ -161,10 +232,11 @@ fn a_debt_is_paid_once_wherever_the_payment_is_cut_off() {
                 "{after}: {number}"
             );
         }
-        three.settle(true).unwrap();
+        assert_eq!(three.owed_of(MAIN).lost.len(), 0, "{after}");
+        three.settle(true);
         assert_eq!(held(&three.home), [1, 2, 3, 4, 5], "{after}");
         assert_eq!(three.owed(), [], "{after}");
-        if first.is_ok() {
+        if cut_off.unsettled.is_none() {
             break;
         }
         cut_offs += 1;
@@ -173,27 +245,247 @@ fn a_debt_is_paid_once_wherever_the_payment_is_cut_off() {
 }
 
 /// Goal: a name alone pays no debt.
-/// Method: the server was set back while the first archive was away, which has another segment of the name that is owed.
+/// Method: the server was set back while the own archive was away, which has another segment of the name that is owed.
 #[test]
 fn a_file_of_the_same_name_pays_nothing() {
-    let three = Three::new();
-    push(&three.home, name(1, 3), &segment(1, 3, 77)).unwrap();
-    three.took(0, 3);
-    let refused = three.settle(true).unwrap_err();
-    let is_other = matches!(refused.error, Error::OtherContent { .. });
-    assert!(is_other && refused.is_refused, "{refused}");
-    let noted = || three.pg_wal().owed(Path::new(ARCHIVE)).unwrap();
-    assert!(!noted().is_refused);
-    let note = three
-        .pg_wal()
-        .note_unsettled(Path::new(ARCHIVE), &refused, &*clock());
-    note.unwrap();
-    assert_eq!(noted().names, [name(1, 3)]);
-    assert!(noted().is_refused && noted().why.unwrap().contains("other"));
+    for is_lost in [false, true] {
+        let three = Three::new();
+        push(&three.home, name(1, 3), &segment(1, 3, 77)).unwrap();
+        three.took(0, 3);
+        if is_lost {
+            three.lost(0, 3);
+        }
+        let settled = three.settle(true);
+        let is_other = matches!(settled.unsettled, Some(Error::OtherContent { .. }));
+        assert!(is_other && settled.is_refused, "{is_lost}: {settled:?}");
+        let owed = three.owed_of(MAIN);
+        assert_eq!((&owed.names[..], owed.lost.len()), (&[name(1, 3)][..], 0));
+        assert!(owed.is_refused && owed.why.unwrap().contains("other"));
+        // While it is away it says nothing else.
+        let pg_wal = three.pg_wal();
+        pg_wal.note_unsettled(MAIN, "away", &*clock()).unwrap();
+        let home = archive(&three.home).unwrap();
+        three
+            .home
+            .inject(Fault::errno(5).from_step(three.home.steps()));
+        three.settle_with(Some(home), &form(Algorithm::Lz4), true);
+        three.home.heal();
+        let owed = three.owed_of(MAIN);
+        assert!(owed.is_refused && owed.why.unwrap().contains("other"));
+    }
     // The very file pays it.
     let three = Three::new();
     push(&three.home, name(1, 3), &segment(1, 3, 3)).unwrap();
     three.took(0, 3);
-    three.settle(true).unwrap();
+    three.settle(true);
     assert_eq!(three.owed(), []);
+}
+
+/// Goal: a debt whose content the own archive has is paid where no copy has the file, and so is one whose file pg_wal has.
+#[test]
+fn the_very_content_pays_a_debt_where_no_copy_has_it() {
+    let three = Three::new();
+    push(&three.home, name(1, 3), &segment(1, 3, 3)).unwrap();
+    three.took(0, 3);
+    three.lost(0, 3);
+    let settled = three.settle(true);
+    assert!(settled.unsettled.is_none(), "{settled:?}");
+    assert_eq!(three.owed(), []);
+
+    // The server has it still, and the archive does not.
+    three.keeps(0, 4);
+    three.lost(0, 4);
+    assert_eq!(three.settle(true).files, 1);
+    assert_eq!(three.owed(), []);
+    assert_eq!(fetch(&three.home, name(1, 4)).unwrap(), segment(1, 4, 4));
+}
+
+/// Goal: a clone that carries the list brings the own archive nothing of its own in place of what is owed.
+/// Method: its pg_wal has another segment of the name; a copy has another one, too.
+#[test]
+fn another_content_of_the_name_is_brought_from_nowhere() {
+    let three = Three::new();
+    three.keeps(0, 3);
+    three.lost(0, 3);
+    outgoing(&three.server, name(1, 3), &segment(1, 3, 77));
+    push(&three.copies[1], name(1, 3), &segment(1, 3, 88)).unwrap();
+    let settled = three.settle(true);
+    let is_told = matches!(settled.unsettled, Some(Error::NotOwed { name: first, .. }) if first == name(1, 3));
+    assert!(is_told && !settled.is_refused, "{settled:?}");
+    assert_eq!(held(&three.home), [1, 2]);
+    let owed = three.owed_of(MAIN);
+    assert_eq!((owed.names.len(), owed.lost.len()), (1, 1));
+}
+
+/// Goal: a debt is to the database's own archive, whatever that is called now and wherever it is; it is told once, and another
+/// database's debts stay its own.
+#[test]
+fn a_debt_goes_on_where_the_archive_is_called_otherwise() {
+    let three = Three::new();
+    three.took(0, 3);
+    let pg_wal = three.pg_wal();
+    for (database, number) in [("other", 3), ("other", 4), (MAIN, 3)] {
+        let out = outgoing(&three.server, name(1, number), &segment(1, number, number));
+        let owe = pg_wal.owe(creditor(database, NEAR), &out, &*clock());
+        owe.unwrap();
+        three.recycled(number);
+    }
+    assert_eq!(three.owed().len(), 1, "it is noted once");
+    push(&three.home, name(1, 3), &segment(1, 3, 77)).unwrap();
+    three.settle(true);
+    assert!(three.owed_of(MAIN).is_refused);
+
+    // The archive that refused it is another one's now: a new one is the database's own.
+    assert!(!three.owed_of(MAIN).is_elsewhere(Path::new(NEAR)));
+    let new = creditor(MAIN, "/new/main/wal");
+    let (names, places) = pg_wal.move_debts(MAIN, new, &*clock()).unwrap();
+    assert_eq!(names.into_iter().collect::<Vec<_>>(), [name(1, 3)]);
+    assert_eq!(places.into_iter().collect::<Vec<_>>(), [NEAR]);
+    let (names, _) = pg_wal.move_debts(MAIN, new, &*clock()).unwrap();
+    assert!(names.is_empty(), "it is told once");
+    let owed = three.owed_of(MAIN);
+    assert!(
+        !owed.is_refused && !owed.is_elsewhere(new.location),
+        "{owed:?}"
+    );
+    let three = Three {
+        home: disk(7),
+        ..three
+    };
+    three.settle(true);
+    assert_eq!((held(&three.home), three.owed()), (vec![3], vec![]));
+    let others = three.owed_of("other");
+    assert_eq!(others.names, [name(1, 3), name(1, 4)]);
+
+    // A database that was renamed takes them over.
+    let moved = pg_wal.move_debts("other", new, &*clock()).unwrap();
+    assert_eq!(moved.0.len(), 2);
+    assert_eq!(three.owed(), others.names);
+    assert_eq!(three.owed_of("other"), Owed::default());
+}
+
+/// Goal: two contents of one name are no debt of one archive: the second push fails, and the server keeps its file.
+#[test]
+fn another_content_is_not_owed_under_a_name_that_is_owed() {
+    let three = Three::new();
+    three.took(0, 3);
+    let other = outgoing(&three.server, name(1, 3), &segment(1, 3, 77));
+    let pg_wal = three.pg_wal();
+    let owe = |out| pg_wal.owe(creditor(MAIN, NEAR), out, &*clock());
+    let refused = owe(&other).unwrap_err();
+    assert!(matches!(refused, Error::OtherContent { .. }), "{refused}");
+    let same = outgoing(&three.server, name(1, 3), &segment(1, 3, 3));
+    owe(&same).unwrap();
+    assert_eq!(three.owed().len(), 1);
+}
+
+fn write_list(server: &SimDisk, text: &str) {
+    let path = Path::new(WAL).parent().unwrap().join(OWED_LIST.0);
+    server.write_file(path, text.as_bytes()).unwrap();
+}
+
+/// Goal: while it is not known what is owed, nothing counts as reached in a copy, and the copy gets the WAL all the same.
+#[test]
+fn nothing_counts_as_reached_while_the_list_cannot_be_read() {
+    let lag = |text: &str| {
+        let three = Three::new();
+        let pg_wal = three.pg_wal();
+        write_list(&three.server, text);
+        let size = SegmentSize::new(SEGMENT as u64).unwrap();
+        let own = |number| name(1, number).segment().unwrap();
+        let at = |number| pg_wal.lag("far", own(number), size, &*clock()).unwrap();
+        at(1);
+        push(&three.home, name(1, 3), &segment(1, 3, 3)).unwrap();
+        let turn = pg_wal.turn_to_follow(MAIN).unwrap().unwrap();
+        let (from, to) = (
+            archive(&three.home).unwrap(),
+            archive(&three.copies[0]).unwrap(),
+        );
+        let form = form(Algorithm::Lz4);
+        let followed = pg_wal.follow(&turn, (MAIN, &from), ("far", &to), &form, &*clock());
+        assert_eq!(
+            (followed.unwrap(), held(&three.copies[0])),
+            (1, vec![1, 2, 3])
+        );
+        at(4).since
+    };
+    let segment_of = |number| -> SegmentName { name(1, number).segment().unwrap() };
+    assert_eq!(lag(""), segment_of(4));
+    assert_eq!(lag("a line of a later version\n"), segment_of(1));
+    let too_long = "x".repeat(OWED_LIST.1 + 1);
+    assert_eq!(lag(&too_long), segment_of(1));
+    // Another database's debt is none of this one's.
+    let sum = "0".repeat(64);
+    let line = |database: &str| format!("{}\t{database}\t{sum}\t/x\n", name(1, 2));
+    assert_eq!(lag(&line("other")), segment_of(4));
+    assert_eq!(lag(&line(MAIN)), segment_of(2));
+    // Lost files come to neither archive.
+    let lost = format!("{}lost\t{MAIN}\t{}\n", line(MAIN), name(1, 2));
+    assert_eq!(lag(&lost), segment_of(4));
+}
+
+/// A control file with a secret, from which the server's tags are.
+fn control() -> Vec<u8> {
+    let mut bytes = vec![0; longshore_pg::CONTROL_FILE_LEN];
+    bytes[..8].copy_from_slice(&SYSTEM.to_le_bytes());
+    for (at, value) in [
+        (8, 1300u32),
+        (48, 1),
+        (216, 8192),
+        (220, 131_072),
+        (228, 1 << 20),
+    ] {
+        bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    }
+    bytes[256..288].fill(7);
+    let crc = longshore_io::crc32c(&bytes[..288]);
+    bytes[288..292].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+/// Goal: an encrypted file in the own archive is recognized by the cluster's tags, or by an identity; where neither tells, it
+/// stays owed and is not lost.
+#[test]
+fn an_encrypted_file_pays_a_debt_by_tags_or_to_who_can_read_it() {
+    let identity = Identity::new_hybrid().unwrap();
+    let recipients = Recipients::new(vec![identity.recipient()], false).unwrap();
+    let form = StorageForm {
+        recipients: Some(Arc::new(recipients)),
+        ..form(Algorithm::Zstd)
+    };
+    let keyring = Arc::new(Keyring::new(Identities::new(vec![identity]), false));
+    for (has_tags, reads) in [(true, false), (false, true), (false, false)] {
+        for seed in [3, 77] {
+            let three = Three::new();
+            let data = Path::new(WAL).parent().unwrap();
+            if has_tags {
+                let path = data.join("global/pg_control");
+                three.server.write_file(path, &control()).unwrap();
+            }
+            let tags = three.pg_wal().tag_key();
+            assert_eq!(tags.is_some(), has_tags);
+            let home = || archive(&three.home).unwrap().with_tags(tags.clone());
+            let out = outgoing(&three.home, name(1, 3), &segment(1, 3, seed));
+            let pushed = home().with_keyring(&keyring).push(&out, &form, &*clock());
+            pushed.unwrap();
+            three.took(0, 3);
+            three.lost(0, 3);
+            let home = match reads {
+                true => home().with_keyring(&keyring),
+                false => home(),
+            };
+            let settled = three.settle_with(Some(home), &form, true);
+            let owed = three.owed_of(MAIN);
+            assert_eq!(owed.lost.len(), 0);
+            match (has_tags || reads, seed) {
+                (true, 3) => assert_eq!(owed, Owed::default()),
+                (true, _) => assert!(settled.is_refused, "{settled:?}"),
+                (false, _) => {
+                    let why = settled.unsettled.unwrap();
+                    assert!(matches!(why, Error::Uncompared { .. }), "{why}");
+                    assert_eq!((owed.names.len(), settled.is_refused), (1, false));
+                }
+            }
+        }
+    }
 }

@@ -19,10 +19,12 @@ use longshore_wal::{Error as WalError, WalArchive};
 
 use serde::Serialize;
 
+use super::debts::{self, FORBIDDEN};
 use super::depth::CheckDepth;
 use super::notes::{Notes, told};
 use crate::commands::archive::ArchiveLocation;
 use crate::commands::results::age_text;
+use crate::commands::wal::OwedReport;
 use crate::config;
 use crate::context::Context;
 use longshore_terminal::failure::{Exit, Failure};
@@ -143,15 +145,23 @@ impl<'a> Archive<'a> {
     }
 }
 
-/// Checks the archive by itself, then the server, then the way from the server to the archive. Returns the server's
-/// report on its archive_command, if it was asked.
+/// The answers of a server.
+#[derive(Default)]
+pub struct ServerAnswers {
+    /// On its archive_command, if it was asked.
+    pub archiver: Option<Archiver>,
+    /// On the list in its pg_wal, as far as that can be seen.
+    pub owed: Option<OwedReport>,
+}
+
+/// Checks the archive by itself, then the server, then the way from the server to the archive.
 pub fn look(
-    server: &Options,
+    (name, server): (&str, &Options),
     archive: Option<&Archive<'_>>,
     depth: &CheckDepth,
     context: &Context,
     notes: &mut Notes,
-) -> Option<Archiver> {
+) -> ServerAnswers {
     if let Some(archive) = archive {
         archive.look(notes);
     }
@@ -165,9 +175,26 @@ pub fn look(
         Err(e) => {
             let failure = Failure::of(Exit::Source, &e, numbers::SOURCE, e.hint());
             notes.bad("source", told(&failure));
-            return None;
+            let owed = debts::look(name, None, context, notes);
+            return ServerAnswers {
+                archiver: None,
+                owed,
+            };
         }
     };
+    let owed = debts::look(name, Some(&mut connection), context, notes);
+    let archiver = archiving((server, &facts), &mut connection, archive, depth, notes);
+    ServerAnswers { archiver, owed }
+}
+
+/// Checks the server, and the way from it to the archive.
+fn archiving(
+    (server, facts): (&Options, &ServerFacts),
+    connection: &mut Connection,
+    archive: Option<&Archive<'_>>,
+    depth: &CheckDepth,
+    notes: &mut Notes,
+) -> Option<Archiver> {
     let place = server.for_people();
     notes.good("source", format!("{place}: PostgreSQL {}", facts.version));
     if facts.wal_level == "minimal" {
@@ -181,20 +208,20 @@ pub fn look(
         return None;
     }
     if let Some(archive) = archive {
-        archive.slot(&mut connection, notes);
+        archive.slot(connection, notes);
     }
     match depth {
         CheckDepth {
             only_looks: true, ..
         } => match facts.archive_mode.as_str() {
             "off" => None,
-            _ => archiver(&mut connection, notes),
+            _ => archiver(connection, notes),
         },
         CheckDepth {
             archive_wait: 0, ..
         } => None,
         CheckDepth { archive_wait, .. } => {
-            arrival(&mut connection, &facts, archive, *archive_wait, notes)
+            arrival(connection, facts, archive, *archive_wait, notes)
         }
     }
 }
@@ -399,8 +426,6 @@ fn failing(connection: &mut Connection) -> Option<String> {
     ))
 }
 
-/// insufficient_privilege
-const FORBIDDEN: &str = "42501";
 const RIGHTS: &str = "to test whether WAL arrives, the role needs `grant execute on \
                       function pg_create_restore_point(text), pg_switch_wal()`; --archive-wait 0 skips the test";
 

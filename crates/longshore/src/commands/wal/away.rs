@@ -6,15 +6,17 @@
 //!   of a copy, the debt is noted durably, and it is not above the limit.
 //! - Only an archive that is away is skipped. One that refuses a file has looked at it, and its refusal stands: also of a
 //!   file that it is owed, since nothing may come after that.
-//! - While anything is owed, the copies come first: no call waits for the store that is away. Debts come before new files.
+//! - While anything can still be brought, the copies come first: no call waits for the store that is away. Debts come before
+//!   new files.
+//! - A list of debts that cannot be read, and debts that nobody brings, are told by each push, so they are in the server's log.
 //!
-//! Leaves to others: the debt (`longshore-wal`), and bringing it (`follow.rs`).
+//! Leaves to others: the list of debts (`longshore-wal`), its words (`debt.rs`), and bringing them (`follow.rs`).
 
 use longshore_pg::SegmentSize;
 use longshore_pg::wal::WalName;
-use longshore_wal::{Error, Owed, PgWal};
+use longshore_wal::{Creditor, Error, Owed, OwedList, PgWal};
 
-use super::follow;
+use super::{debt, follow};
 use crate::commands::archive::ArchiveLocation;
 use crate::context::Context;
 use crate::options::WalPush;
@@ -46,6 +48,35 @@ impl From<Failure> for Stopped {
     }
 }
 
+/// The list of debts, with a warning where it is not known, and of debts that nobody brings.
+fn told_list(pg_wal: &PgWal, context: &Context) -> OwedList {
+    let output = &context.output;
+    match pg_wal.owed_list() {
+        Ok(list) => {
+            debt::unbrought(&list, context)
+                .iter()
+                .for_each(|text| output.warn(text));
+            list
+        }
+        Err(error) => {
+            output.warn(&debt::unknown_text(&error.to_string()));
+            OwedList::default()
+        }
+    }
+}
+
+/// A push of a database of which no copies get WAL at once brings nothing that its archive is owed, and tells of it.
+pub fn tell_unbrought(options: &WalPush, context: &Context) {
+    if options.archive.target.is_some() {
+        return;
+    }
+    let Ok(pg_wal) = follow::open(options, context) else {
+        // The push itself says why.
+        return;
+    };
+    told_list(&pg_wal, context);
+}
+
 /// The archives that can stand in for the database's own one.
 pub struct Standing<'a> {
     pg_wal: PgWal,
@@ -67,9 +98,15 @@ impl<'a> Standing<'a> {
         };
         let pg_wal = follow::open(options, context)?;
         let location = ArchiveLocation::of(&options.archive, context)?;
+        // A list that cannot be read is no reason to try the copies first.
+        let mut list = told_list(&pg_wal, context);
+        let owed = list.of(database);
+        if owed.is_elsewhere(&location.path()) {
+            debt::move_here(&pg_wal, database, (database, &location), context);
+            list = pg_wal.owed_list().unwrap_or_default();
+        }
         Ok(Some(Standing {
-            // A list that cannot be read, as where pg_wal is full, is no reason to try the copies first.
-            owed: pg_wal.owed(&location.path()).unwrap_or_default(),
+            owed: list.of(database),
             name: follow::name_of(options)?,
             pg_wal,
             location,
@@ -87,7 +124,7 @@ impl<'a> Standing<'a> {
     ) -> Result<Vec<String>, Failure> {
         if let (true, [since, ..]) = (self.owed.is_refused, &self.owed.names[..]) {
             // Its process asks the archive again.
-            follow::start(&self.pg_wal, self.copies, self.context);
+            follow::start(&self.pg_wal, (self.database, self.copies), self.context);
             let refused = Error::Refuses {
                 target: self.home().to_owned(),
                 since: *since,
@@ -95,7 +132,7 @@ impl<'a> Standing<'a> {
             };
             return Err(refused.into());
         }
-        if !self.owed.names.is_empty() {
+        if self.owed.waiting().next().is_some() {
             let why = self.owed.why.clone();
             // The archive may be back, and the copies away.
             return self.instead(why).or_else(|passed| {
@@ -121,7 +158,7 @@ impl<'a> Standing<'a> {
     fn instead(&self, why: Option<String>) -> Result<Vec<String>, Option<Failure>> {
         let reached = self.to_copies();
         // Also where this push fails: the process gives the copies what waits after this file.
-        follow::start(&self.pg_wal, self.copies, self.context);
+        follow::start(&self.pg_wal, (self.database, self.copies), self.context);
         let wal = self.context.config.wal_of(self.database);
         let limit = wal.and_then(|wal| wal.home_behind);
         let (Some(limit_bytes), false) = (limit, reached.is_empty()) else {
@@ -129,7 +166,7 @@ impl<'a> Standing<'a> {
         };
         let owed_bytes = self.owed_bytes();
         if owed_bytes > limit_bytes {
-            let since = self.owed.since().or(self.name.segment());
+            let since = self.owed.waits_since().or(self.name.segment());
             let behind = since.map(|since| Error::Behind {
                 target: self.home().to_owned(),
                 since,
@@ -140,9 +177,7 @@ impl<'a> Standing<'a> {
             });
             return Err(behind.map(Failure::from));
         }
-        let noted = self
-            .pg_wal
-            .owe(&self.location.path(), self.name, &*self.context.clock);
+        let noted = self.note_debt();
         noted.map_err(|error| Some(error.into()))?;
         self.context.output.warn(&format!(
             "{} is in the archive of target {} and not in that of target {}, which lacks {} of WAL until it is back{}",
@@ -153,6 +188,17 @@ impl<'a> Standing<'a> {
             why.map(|why| format!(": {why}")).unwrap_or_default()
         ));
         Ok(reached)
+    }
+
+    fn note_debt(&self) -> Result<(), Error> {
+        let file = self.options.file.file_name().unwrap_or_default();
+        let out = self.pg_wal.outgoing(self.name, file.as_ref())?;
+        let location = self.location.path();
+        let creditor = Creditor {
+            database: self.database,
+            location: &location,
+        };
+        self.pg_wal.owe(creditor, &out, &*self.context.clock)
     }
 
     /// Pushes the file to the archive of each copy that can be reached; returns these.
@@ -181,7 +227,7 @@ impl<'a> Standing<'a> {
     fn owed_bytes(&self) -> u64 {
         let stat = self.context.storage.stat(&self.options.file);
         let size = stat.ok().and_then(|stat| SegmentSize::new(stat.len));
-        let names = self.owed.names.iter().filter(|name| **name != self.name);
+        let names = self.owed.waiting().filter(|name| **name != self.name);
         let count = names
             .chain([&self.name])
             .filter(|name| name.holds_log())

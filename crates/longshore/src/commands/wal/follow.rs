@@ -15,7 +15,7 @@ use std::sync::Arc;
 use longshore_crypt::Keyring;
 use longshore_pg::wal::WalName;
 use longshore_pg::{SegmentName, SegmentSize};
-use longshore_wal::{AheadLock, Error, PgWal, StorageForm, ToSettle, WalArchive};
+use longshore_wal::{AheadLock, Error, Givers, PgWal, Settled, StorageForm, ToSettle, WalArchive};
 
 use super::ahead::{LookAheadSettings, start_again};
 use super::form::{form, sealed_form, signing_keyring};
@@ -52,25 +52,30 @@ pub fn after_push(options: &WalPush, reached: &[String], context: &Context) -> R
         .and_then(|wal| wal.copy_behind);
     let mut failed = None;
     for target in copies.iter().filter(|target| !reached.contains(target)) {
-        let told = tell(&pg_wal, own, (target, limit), options, context);
+        let told = tell(&pg_wal, own, (database, target, limit), options, context);
         failed = failed.or(told.err());
     }
-    start(&pg_wal, copies, context);
+    start(&pg_wal, (database, copies), context);
     failed.map_or(Ok(()), Err)
 }
 
 /// Starts the process that brings the archives together, unless one is at work. A failure to start it only makes later
 /// calls start it.
-pub fn start(pg_wal: &PgWal, copies: &[String], context: &Context) {
-    if !copies.is_empty() && matches!(pg_wal.turn_to_follow(), Ok(Some(_))) {
+pub fn start(pg_wal: &PgWal, (database, copies): (&str, &[String]), context: &Context) {
+    if !copies.is_empty() && matches!(pg_wal.turn_to_follow(database), Ok(Some(_))) {
         start_again(context, "--only-follow");
     }
+}
+
+/// By which pg_wal knows the archive of a database's copy: two databases can have copies at one target.
+fn copy_of(database: &str, target: &str) -> String {
+    format!("{database}\t{target}")
 }
 
 fn tell(
     pg_wal: &PgWal,
     own: SegmentName,
-    (target, limit): (&str, Option<u64>),
+    (database, target, limit): (&str, &str, Option<u64>),
     options: &WalPush,
     context: &Context,
 ) -> Result<(), Failure> {
@@ -79,7 +84,7 @@ fn tell(
     let Some(size) = stat.and_then(|stat| SegmentSize::new(stat.len)) else {
         return Ok(());
     };
-    let lag = match pg_wal.lag(target, own, size, &*context.clock) {
+    let lag = match pg_wal.lag(&copy_of(database, target), own, size, &*context.clock) {
         Ok(lag) => lag,
         // Where pg_wal is full, a push that fails would keep it full.
         Err(error) => {
@@ -117,19 +122,10 @@ pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
     let Some((database, copies)) = copies(options, context) else {
         return Ok(Exit::Done);
     };
-    let rounds = Rounds {
-        pg_wal: open(options, context)?,
-        // Segments that are refused here are not copied, either.
-        keyring: lenient_keyring(context, &options.keys)?,
-        own: ArchiveLocation::of(&options.archive, context)?,
-        database,
-        copies,
-        options,
-        context,
-    };
+    let rounds = Rounds::of(options, (database, copies), context)?;
     let (mut goes_on, mut was_idle) = (true, false);
     while goes_on {
-        let Some(turn) = rounds.pg_wal.turn_to_follow()? else {
+        let Some(turn) = rounds.pg_wal.turn_to_follow(rounds.database)? else {
             break;
         };
         let Some(round) = rounds.go(&turn)? else {
@@ -142,6 +138,26 @@ pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
         was_idle = round.files == 0;
     }
     Ok(Exit::Done)
+}
+
+/// Brings the database's own archive what it is owed, whether or not pushes do that. The list has the reason why the rest stays.
+///
+/// Errors: a process that brings it now; those of opening the archives.
+pub fn settle_now(options: &WalPush, context: &Context) -> Result<(), Failure> {
+    let database = options.archive.database.as_deref().unwrap_or_default();
+    let copies = context.config.copies_of(database);
+    let rounds = Rounds::of(options, (database, copies), context)?;
+    let Some(turn) = rounds.pg_wal.turn_to_follow(rounds.database)? else {
+        return Err(Failure::usage(
+            "a process that a push started brings the archives together now",
+            "wait until it has ended, and run the command again",
+        ));
+    };
+    let copies = rounds.open_copies()?;
+    let home = rounds.own.open(context)?.with_keyring(&rounds.keyring);
+    let home = home.with_tags(rounds.pg_wal.tag_key());
+    rounds.settle(&turn, Some(&home), &copies)?;
+    Ok(())
 }
 
 /// The tools of each round of the archives.
@@ -170,17 +186,42 @@ struct Round<'a> {
 }
 
 impl<'a> Rounds<'a> {
-    /// `None`: the first archive is away, and the copies have what waits for it.
-    fn go(&self, turn: &AheadLock) -> Result<Option<Round<'a>>, Failure> {
-        let clock = &*self.context.clock;
+    fn of(
+        options: &'a WalPush,
+        (database, copies): (&'a str, &'a [String]),
+        context: &'a Context,
+    ) -> Result<Rounds<'a>, Failure> {
+        Ok(Rounds {
+            pg_wal: open(options, context)?,
+            // Segments that are refused here are not copied, either.
+            keyring: lenient_keyring(context, &options.keys)?,
+            own: ArchiveLocation::of(&options.archive, context)?,
+            database,
+            copies,
+            options,
+            context,
+        })
+    }
+
+    /// The archives of the copies that can be opened; why others cannot is noted.
+    fn open_copies(&self) -> Result<Vec<OpenCopy<'a>>, Failure> {
         let mut copies = Vec::new();
         for target in self.copies {
             match open_copy(&self.pg_wal, target, self.options, self.context) {
                 Ok(copy) => copies.push(copy),
-                Err(failure) => self.pg_wal.note_failed(target, &failure.text, clock)?,
+                Err(failure) => {
+                    self.note_failed(target, &failure.text)?;
+                }
             }
         }
-        let is_owed = !self.pg_wal.owed(&self.own.path())?.names.is_empty();
+        Ok(copies)
+    }
+
+    /// `None`: the first archive is away, and the copies have what waits for it.
+    fn go(&self, turn: &AheadLock) -> Result<Option<Round<'a>>, Failure> {
+        let clock = &*self.context.clock;
+        let copies = self.open_copies()?;
+        let is_owed = self.is_owed();
         if is_owed {
             self.share(turn, &copies)?;
         }
@@ -190,12 +231,16 @@ impl<'a> Rounds<'a> {
                 if !is_owed {
                     self.share(turn, &copies)?;
                 }
+                if self.is_owed() {
+                    let why = error.to_string();
+                    self.pg_wal.note_unsettled(self.database, &why, clock)?;
+                }
                 return Ok(None);
             }
             Err(error) => return Err(error.into()),
         };
         let home = home.with_tags(self.pg_wal.tag_key());
-        let mut files = self.settle(turn, Some(&home), &copies)?;
+        let mut files = self.settle(turn, Some(&home), &copies)?.files;
         let mut reached = Vec::new();
         for copy in copies {
             match self.follow(turn, &home, &copy) {
@@ -204,8 +249,7 @@ impl<'a> Rounds<'a> {
                     reached.push(copy);
                 }
                 Err(error) => {
-                    let why = error.to_string();
-                    self.pg_wal.note_failed(copy.target, &why, clock)?;
+                    self.note_failed(copy.target, &error.to_string())?;
                 }
             }
         }
@@ -214,6 +258,11 @@ impl<'a> Rounds<'a> {
             reached,
             files,
         }))
+    }
+
+    fn note_failed(&self, target: &str, why: &str) -> Result<(), Error> {
+        let copy = copy_of(self.database, target);
+        self.pg_wal.note_failed(&copy, why, &*self.context.clock)
     }
 
     fn follow(
@@ -225,10 +274,11 @@ impl<'a> Rounds<'a> {
         let form = form((None, None), Some(self.database), self.context);
         let mut files = 0;
         loop {
-            let to = (copy.target, &copy.archive);
-            let came = self
-                .pg_wal
-                .follow(turn, home, to, &form, &*self.context.clock)?;
+            let key = copy_of(self.database, copy.target);
+            let to = (&*key, &copy.archive);
+            let came =
+                self.pg_wal
+                    .follow(turn, (self.database, home), to, &form, &*self.context.clock)?;
             files += came;
             if came == 0 {
                 return Ok(files);
@@ -249,21 +299,19 @@ impl<'a> Rounds<'a> {
                 .push_ahead(turn, archive, form, working.reach, clock);
             let error = pushed.map_or_else(Some, |result| result.error);
             if let Some(error) = error {
-                self.pg_wal
-                    .note_failed(copy.target, &error.to_string(), clock)?;
+                self.note_failed(copy.target, &error.to_string())?;
             }
         }
         self.settle(turn, None, copies).map(drop)
     }
 
-    /// Brings what is owed. A failure is noted, and keeps nothing else from coming.
+    /// Brings what is owed. A failure keeps nothing else from coming, nor does a list that cannot be read: pushes tell of it.
     fn settle(
         &self,
         turn: &AheadLock,
         home: Option<&WalArchive>,
         copies: &[OpenCopy<'_>],
-    ) -> Result<u64, Failure> {
-        let (path, clock) = (self.own.path(), &*self.context.clock);
+    ) -> Result<Settled, Failure> {
         let keys = (&*self.options.encrypt_to, &self.options.keys);
         let form = sealed_form((None, None), &self.options.archive, keys, self.context)?;
         let home = home.map(|archive| ToSettle {
@@ -277,19 +325,27 @@ impl<'a> Rounds<'a> {
                 form: &copy.form,
             })
             .collect();
-        match self.pg_wal.settle(turn, (&path, home), &others, clock) {
-            Ok(files) => Ok(files),
-            Err(unsettled) => {
-                self.pg_wal.note_unsettled(&path, &unsettled, clock)?;
-                Ok(0)
-            }
-        }
+        let givers = Givers {
+            copies: &others,
+            are_all: copies.len() == self.copies.len(),
+        };
+        let own = (self.database, home);
+        let settled = self.pg_wal.settle(turn, own, givers, &*self.context.clock);
+        Ok(settled.unwrap_or_default())
+    }
+
+    /// Whether anything is owed, as far as that is known.
+    fn is_owed(&self) -> bool {
+        let list = self.pg_wal.owed_list().unwrap_or_default();
+        !list.of(self.database).names.is_empty()
     }
 
     fn has_more(&self, round: &Round<'_>) -> Result<bool, Failure> {
-        let is_owed = !self.pg_wal.owed(&self.own.path())?.names.is_empty();
+        let list = self.pg_wal.owed_list().unwrap_or_default();
+        let is_owed = list.of(self.database).waiting().next().is_some();
         let is_behind = |copy: &OpenCopy<'_>| {
-            let to = (copy.target, &copy.archive);
+            let key = copy_of(self.database, copy.target);
+            let to = (&*key, &copy.archive);
             self.pg_wal.is_behind(&round.home, to).unwrap_or(false)
         };
         Ok(is_owed || round.reached.iter().any(is_behind))

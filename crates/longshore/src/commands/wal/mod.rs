@@ -8,15 +8,18 @@
 mod ahead;
 mod away;
 mod create;
+mod debt;
 mod follow;
 mod form;
 mod get;
 mod list;
 mod needs;
+mod owed;
 mod push;
 mod receive;
 
 pub use ahead::QUEUE_MAX;
+pub use debt::{OwedReport, Weight, of_server, report_of, unknown, unknown_text};
 pub use form::form;
 pub use needs::Need;
 
@@ -32,5 +35,6 @@ pub fn run(options: &Wal, context: &Context) -> Result<Exit, Failure> {
         WalAction::Receive(options) => receive::run(options, context),
         WalAction::List(options) => list::run(options, context),
         WalAction::Needs(options) => needs::run(options, context),
+        WalAction::Owed(options) => owed::run(options, context),
     }
 }

@@ -15,7 +15,7 @@ use longshore_wal::{AheadLimits, Error, PgWal, PushResult, StorageForm, WalArchi
 use serde::Serialize;
 
 use super::ahead::{LookAheadSettings, start_ahead};
-use super::away::{Standing, Stopped};
+use super::away::{Standing, Stopped, tell_unbrought};
 use super::follow;
 use super::form::{sealed_form, signing_keyring};
 use crate::commands::archive::ArchiveLocation;
@@ -47,7 +47,10 @@ pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
         return push(options, context).map_err(|stopped| stopped.failure);
     }
     let reached = match Standing::of(options, context)? {
-        None => pushed(options, context).map_err(|stopped| stopped.failure)?,
+        None => {
+            tell_unbrought(options, context);
+            pushed(options, context).map_err(|stopped| stopped.failure)?
+        }
         Some(standing) => standing.push(|| pushed(options, context))?,
     };
     if !reached.is_empty() {

@@ -1,0 +1,187 @@
+//! `wal owed`: shows what a database's own archive is owed, brings it, and takes what is lost from the list.
+//!
+//! Invariants
+//! - A file leaves the list only where the archive has its content, or where the user gives up what is lost.
+//! - Debts of another database of the configuration are never taken.
+//!
+//! Leaves to others: the list and bringing (`longshore-wal`, `follow.rs`), and the words (`debt.rs`).
+
+use std::path::Path;
+
+use longshore_wal::{Owed, PgWal};
+use serde::Serialize;
+
+use super::debt::{self, OwedReport};
+use super::follow;
+use crate::commands::archive::ArchiveLocation;
+use crate::commands::devices;
+use crate::context::Context;
+use crate::options::{Archive, KeyOptions, LookAheadOptions, WalOwed, WalPush};
+use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::output::Table;
+
+#[derive(Serialize)]
+struct Answer {
+    action: &'static str,
+    pg_wal: String,
+    owed: OwedReport,
+    /// The files that this database's own archive is owed.
+    names: Vec<OwedName>,
+    /// Files that were taken over from another database.
+    taken: usize,
+    given_up: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct OwedName {
+    name: String,
+    lost: bool,
+}
+
+pub fn run(options: &WalOwed, context: &Context) -> Result<Exit, Failure> {
+    let database = &options.database;
+    if !context.config.database.contains_key(database) {
+        let (table, known) = (
+            format!("database.{database}"),
+            context.config.database.keys(),
+        );
+        return Err(devices::not_configured(context, &table, "url", known));
+    }
+    let pg_wal = pg_wal(options, context)?;
+    let mut taken = 0;
+    if let Some(other) = &options.take {
+        taken = take(other, &pg_wal, options, context)?;
+    }
+    if options.settle {
+        follow::settle_now(&as_push(options, pg_wal.path()), context)?;
+    }
+    let given_up = match options.give_up {
+        true => pg_wal.give_up(database, &*context.clock)?,
+        false => Vec::new(),
+    };
+    let list = pg_wal.owed_list()?;
+    let owed = list.of(database);
+    context.output.say(&shown(&owed, database));
+    if !given_up.is_empty() {
+        let count = given_up.len();
+        context
+            .output
+            .say(&format!("{count} files are given up.\n"));
+    }
+    let report = OwedReport::of(&list, context).about(database, context);
+    for row in &report.debts {
+        context.output.warn(&row.told());
+    }
+    if let Some(why) = &report.unknown {
+        context.output.warn(&debt::unknown_text(why));
+    }
+    let exit = match report.debts.is_empty() && report.unknown.is_none() {
+        true => Exit::Done,
+        false => Exit::Warnings,
+    };
+    let name = |name: &longshore_pg::wal::WalName| OwedName {
+        name: name.to_string(),
+        lost: owed.lost.contains(name),
+    };
+    context.output.json(
+        exit,
+        Answer {
+            action: "wal_owed",
+            pg_wal: pg_wal.path().display().to_string(),
+            owed: report,
+            names: owed.names.iter().map(name).collect(),
+            taken,
+            given_up: given_up.iter().map(ToString::to_string).collect(),
+        },
+    );
+    Ok(exit)
+}
+
+fn shown(owed: &Owed, database: &str) -> String {
+    if owed.names.is_empty() {
+        return format!("Nothing is owed to the archive of {database}.\n");
+    }
+    let mut table = Table::new(&["file", "state"]);
+    for name in &owed.names {
+        let state = match owed.lost.contains(name) {
+            true => "lost",
+            false => "waits",
+        };
+        table.row(vec![name.to_string(), state.to_owned()]);
+    }
+    table.to_string()
+}
+
+fn pg_wal(options: &WalOwed, context: &Context) -> Result<PgWal, Failure> {
+    if let Some(path) = &options.pg_wal {
+        return Ok(PgWal::open(&*context.storage, path)?);
+    }
+    debt::pg_wal_of(&options.database, context).ok_or_else(|| {
+        Failure::usage(
+            format!(
+                "the pg_wal of database {} is not known: no server listens at a socket that its `url` names, or this user cannot read its \
+                 data directory",
+                options.database
+            ),
+            "name the directory: longshore wal owed --database NAME DATA_DIRECTORY/pg_wal, as the server's user",
+        )
+    })
+}
+
+/// Takes over what is owed to a database that the configuration does not have.
+fn take(
+    other: &str,
+    pg_wal: &PgWal,
+    options: &WalOwed,
+    context: &Context,
+) -> Result<usize, Failure> {
+    if context.config.database.contains_key(other) {
+        return Err(Failure::usage(
+            format!(
+                "[database.{other}] is in the configuration, so what its archive is owed stays its own"
+            ),
+            format!("run `longshore wal owed --database {other}`"),
+        ));
+    }
+    let location = ArchiveLocation::of(&archive(options), context)?;
+    let taken = debt::move_here(pg_wal, other, (&options.database, &location), context);
+    match taken {
+        0 => Err(Failure::usage(
+            format!("nothing is owed to a database {other}"),
+            format!(
+                "`longshore wal owed --database {}` shows what is owed",
+                options.database
+            ),
+        )),
+        taken => Ok(taken),
+    }
+}
+
+fn archive(options: &WalOwed) -> Archive {
+    Archive {
+        archive: None,
+        database: Some(options.database.clone()),
+        target: None,
+    }
+}
+
+/// A push of no file, with all that bringing needs.
+fn as_push(options: &WalOwed, pg_wal: &Path) -> WalPush {
+    WalPush {
+        file: pg_wal.join("none"),
+        archive: archive(options),
+        algorithm: None,
+        level: None,
+        verify: false,
+        encrypt_to: Vec::new(),
+        sign: None,
+        keys: KeyOptions::default(),
+        ahead: LookAheadOptions {
+            ahead: None,
+            queue_max: None,
+            workers: None,
+            only_ahead: false,
+        },
+        only_follow: true,
+    }
+}
