@@ -9,20 +9,96 @@ pub fn plain(text: &str) -> String {
         .collect()
 }
 
-/// The line that a person types to run the program with these arguments.
+/// The line that a person types to run the program with these arguments. `***` stands for a password in a connection string.
 pub fn command_line(args: impl IntoIterator<Item = OsString>) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./:=,+@%".contains(c);
-    let quoted = |arg: OsString| match arg.to_string_lossy() {
-        plain if !plain.is_empty() && plain.chars().all(is_plain) => plain.into_owned(),
+    let quoted = |arg: OsString| match without_password(&arg.to_string_lossy()) {
+        plain if !plain.is_empty() && plain.chars().all(is_plain) => plain,
         other => format!("'{}'", other.replace('\'', "'\\''")),
     };
     let args: Vec<_> = args.into_iter().map(quoted).collect();
     format!("longshore {}", args.join(" "))
 }
 
+/// A word in which `***` stands for the password of a URL's user, and for that of a parameter `password`.
+fn without_password(word: &str) -> String {
+    const HIDDEN: &str = "***";
+    let mut shown = word.to_owned();
+    if let Some(at) = shown.find("://") {
+        let from = at + 3;
+        let len = shown[from..].find(['/', '?']).unwrap_or(shown.len() - from);
+        let user = shown[from..from + len].rfind('@');
+        if let Some((user, colon)) = user.and_then(|user| {
+            let colon = shown[from..from + user].find(':')?;
+            Some((user, colon))
+        }) {
+            shown.replace_range(from + colon + 1..from + user, HIDDEN);
+        }
+    }
+    let mut from = 0;
+    while let Some(at) = shown[from..].find("password=") {
+        let value = from + at + "password=".len();
+        let len = length_of_value(&shown[value..]);
+        shown.replace_range(value..value + len, HIDDEN);
+        from = value + HIDDEN.len();
+    }
+    shown
+}
+
+/// The length of the value with which a text begins: quoted as in a connection string, or up to a space or `&`.
+fn length_of_value(text: &str) -> usize {
+    let Some(quoted) = text.strip_prefix('\'') else {
+        return text.find([' ', '&', '\t', '\n']).unwrap_or(text.len());
+    };
+    let mut is_escaped = false;
+    for (at, c) in quoted.char_indices() {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            '\'' => return at + 2,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_line_shows_a_password() {
+        let line = |word: &str| command_line([OsString::from(word)]);
+        assert_eq!(
+            line("postgres://me:s3cret@host:1/db?a=b"),
+            "longshore 'postgres://me:***@host:1/db?a=b'"
+        );
+        assert_eq!(
+            line("postgres://me:a@b:c@host/db"),
+            "longshore 'postgres://me:***@host/db'"
+        );
+        assert_eq!(
+            line("postgres:///db?password=x%20y&host=/tmp"),
+            "longshore 'postgres:///db?password=***&host=/tmp'"
+        );
+        for text in [
+            "host=h password='a \\' b' user=u",
+            "password=secret host=h user=u",
+        ] {
+            let shown = line(text);
+            assert!(
+                !shown.contains("secret") && !shown.contains("a \\"),
+                "{shown}"
+            );
+            assert!(
+                shown.contains("password=***") && shown.contains("user=u"),
+                "{shown}"
+            );
+        }
+        // Nothing else is taken for a password.
+        assert_eq!(line("s3://bucket/a:b@c"), "longshore s3://bucket/a:b@c");
+        assert_eq!(line("/srv/a.db"), "longshore /srv/a.db");
+    }
 
     #[test]
     fn control_characters_of_hostile_media_do_not_reach_the_terminal() {

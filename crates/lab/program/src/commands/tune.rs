@@ -12,6 +12,7 @@ use longshore_studies::tune::{Objective, TuneSpec, tune};
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::files::write_new;
 use longshore_terminal::numbers;
+use longshore_terminal::text::command_line;
 
 use super::answers::{answer, context_with_accelerators, failure};
 use crate::context::Context;
@@ -30,7 +31,9 @@ pub fn run(options: &Tune, context: &Context) -> Result<Exit, Failure> {
     }
     let spec = TuneSpec {
         source: SourceSpec::parse(storage, &options.source)?,
-        to: options.to.clone(),
+        words: options.source.clone(),
+        line: |words| command_line(words),
+        to: places(&options.to)?,
         objective: match options.purpose {
             Purpose::Window => Objective::Window,
             Purpose::Cpu => Objective::Cpu,
@@ -43,8 +46,22 @@ pub fn run(options: &Tune, context: &Context) -> Result<Exit, Failure> {
     };
     let step = |line: &str| context.output.remark(&format!("{line}\n"));
     let tuned = tune(&context_with_accelerators(context), &spec, &step).map_err(failure)?;
+    let exit = answer(Exit::Done, tuned.report, false, &options.written, context)?;
+    // What was found is shown by now, if the file cannot be written.
     if let Some(path) = &options.write {
         write_new(path, &tuned.configuration, storage)?;
     }
-    answer(Exit::Done, tuned.report, false, &options.written, context)
+    Ok(exit)
+}
+
+/// Directories become absolute, as the configuration wants them.
+fn places(to: &[String]) -> Result<Vec<String>, Failure> {
+    let absolute = |place: &String| {
+        if place.contains("://") {
+            return Ok(place.clone());
+        }
+        let path = std::path::absolute(place).map_err(|error| failure(error.into()))?;
+        Ok(path.to_string_lossy().into_owned())
+    };
+    to.iter().map(absolute).collect()
 }

@@ -33,8 +33,8 @@ pub enum Purpose {
 /// Finds the algorithm, stripes, buffers and limits that suit this machine and a purpose.
 ///
 /// Makes backups of the source to the places, one setting after the other, and ends each as soon as it knows enough: about
-/// two minutes in all. Nothing of them is left. Each begins as every backup does: of a PostgreSQL server with a checkpoint.
-/// The answer is the command line, a configuration, why, and when to run it again.
+/// two minutes in all. Nothing of them is left, and none is encrypted. Each begins as every backup does: of a PostgreSQL server with
+/// a checkpoint. The answer is the command line, a configuration, why, and when to run it again.
 #[derive(Debug, Args)]
 #[command(after_long_help = TEACH_TUNE)]
 pub struct Tune {
@@ -51,15 +51,14 @@ pub struct Tune {
 
     /// What is to be as little as possible.
     ///
-    /// The default is `window`, the time of a backup. With `size` the quickest of equally small ones is not looked for: say with
-    /// --within what time there is.
+    /// The default is `window`, the time of a backup. With another purpose, say with --within what time there is.
     #[arg(long, value_enum, value_name = "PURPOSE", default_value = "window")]
     pub purpose: Purpose,
 
     /// Seconds that a backup may take.
     ///
     /// Settings that would take longer are left out; a tenth of the time stays in reserve. With `workload` it decides how low the ceiling of
-    /// CPU time can be. By default a backup may take as long as it takes.
+    /// CPU time can be. Needs a source whose size is known before its end, so no tree. By default a backup may take as long as it takes.
     #[arg(long, value_name = "SECONDS", value_parser = values::long_seconds)]
     pub within: Option<f64>,
 

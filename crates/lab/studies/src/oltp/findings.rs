@@ -142,7 +142,7 @@ pub fn found(
     let load = format!("{}, {} clients", kind.text(), spec.clients);
     let report = Report {
         title: "Backups under load".into(),
-        summary: summary(&counted, quiet),
+        summary: with_missing(summary(&counted, quiet), &missing),
         platform,
         sections: vec![
             in_phases(spec, kind, &counted),
@@ -154,6 +154,14 @@ pub fn found(
         missing,
         values,
         load,
+    }
+}
+
+/// A headline does not keep silent about phases that this machine could not have.
+fn with_missing(summary: String, missing: &[String]) -> String {
+    match missing {
+        [] => summary,
+        missing => format!("{summary} Not here: {}.", missing.join("; ")),
     }
 }
 
@@ -415,9 +423,19 @@ mod tests {
             let told = format!(
                 "QAT_DEFLATE hardware (the accelerator compressed {shown}, less than 90 %)"
             );
+            let headline = &found.report.summary;
+            assert!(
+                headline.ends_with(&format!(" Not here: {told}.")),
+                "{headline}"
+            );
             assert_eq!(found.missing, [told]);
             let text = found.report.to_text();
-            assert!(!text.contains("QAT_DEFLATE hardware"), "{text}");
+            let table = found.report.sections[0].table.as_ref().unwrap();
+            let hardware = crate::report::Cell::from("QAT_DEFLATE hardware");
+            assert!(
+                table.row_values.iter().all(|row| row[0] != hardware),
+                "{text}"
+            );
             assert!(
                 text.contains(&format!("QAT_DEFLATE, {shown} in hardware")),
                 "{text}"

@@ -122,8 +122,17 @@ impl Most {
 pub struct Trial {
     /// Of the part that was reached.
     pub cost: Cost,
-    /// It ended early: the costs are those of a smaller part.
-    pub is_given_up: bool,
+    pub end: End,
+}
+
+/// How a measurement ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Measured,
+    /// It cost too much: the costs are those of a smaller part.
+    GivenUp,
+    /// Memory held all of it, so nothing is known of the places.
+    InMemory,
 }
 
 /// A machine on which settings are measured.

@@ -1,9 +1,12 @@
 //! This machine: a backup of the source to the places, ended as soon as enough is known.
 //!
 //! Invariants
-//! - All settings are measured on the same bytes: three quarters of what the first measurement reached in its time. The first quarter
-//!   of these does not count: buffers fill meanwhile. A source that ends before is backed up whole.
-//! - No backup is left: one that is ended early leaves nothing, and a whole one is removed.
+//! - All settings are measured up to the same byte: three quarters of what the first measurement reached in its time. What counts
+//!   begins when as much was stored as the backup may hold in memory, and not before a quarter: until then its time is that of
+//!   memory and not that of the places. A setting whose memory holds all of it is not measured.
+//! - A source that ends before is backed up whole, until everything is durable, and all of it counts.
+//! - No backup is left: one that is ended early leaves nothing, or its remains are an error that names them, and a whole one is
+//!   removed.
 //! - A cancelled study ends the measurement, and is an error.
 //!
 //! Leaves to others: which settings (`search.rs`).
@@ -12,22 +15,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use longshore_facts as facts;
 use longshore_io::Clock;
 use longshore_pipeline::{
     BackupRequest, DeviceSpec, Error, Limit, Observer, Offload, Plan, Progress, Report, Request,
-    RunContext, SourceSpec, run,
+    RunContext, SourceSpec, left_lines, run,
 };
 use uuid::Uuid;
 
-use super::door::{Cost, Machine, Most, Setting, Trial};
+use super::door::{Cost, End, Machine, Most, Setting, Trial};
 use crate::scratch::Scratch;
 
 /// The part of the measured bytes in which buffers fill and uploads begin.
 const WARM_UP: f64 = 0.25;
 /// Of what the first measurement reached: others are quicker and must reach it, too, before their source ends.
 const REACHED: f64 = 0.75;
+/// The first measurement goes on until so many times a backup's memory is stored, since it would measure memory else,
+const MEMORIES: u64 = 3;
+/// but not longer than so many times its time.
+const PATIENCE: u32 = 6;
 
 /// Where the stripes of measurements go.
 pub enum Places {
@@ -60,16 +67,28 @@ impl Places {
         }
     }
 
-    /// Removes what a backup left. Errors: what stays.
+    /// Removes what a backup left. Errors: what stays, by name.
     fn clear(&self, context: &RunContext, devices: &[DeviceSpec]) -> Result<()> {
         match self {
-            Places::Directories(scratch) => scratch.clear(),
+            Places::Directories(scratch) => {
+                scratch.clear()?;
+                // No measurement pays for the removal of the one before.
+                scratch.settle()
+            }
             Places::Prefixes(_) => {
                 // Also after an interrupt: nobody else knows of these objects.
                 let cancel = AtomicBool::new(false);
+                let mut left = Vec::new();
                 for device in devices {
-                    device.remove_object(&context.storage, &cancel)?;
+                    if let Err(error) = device.remove_object(&context.storage, &cancel) {
+                        left.push(format!("{}: {error}", device.open(&context.storage).name()));
+                    }
                 }
+                ensure!(
+                    left.is_empty(),
+                    "objects of a measurement are left; remove them by hand: {}",
+                    left.join("; ")
+                );
                 Ok(())
             }
         }
@@ -138,42 +157,51 @@ impl<'a> Measured<'a> {
         request.limits.cpu_percent = cpu_percent;
         request.tuning.buffer_count = setting.buffer_count;
         let ended = self.watched(request, most);
-        self.places.clear(self.context, &devices)?;
-        ended
+        let cleared = self.places.clear(self.context, &devices);
+        // The first failure is the cause of the second.
+        ended.and_then(|trial| cleared.map(|()| trial))
     }
 
     fn watched(&mut self, request: BackupRequest, most: &Most) -> Result<Trial> {
-        let for_time = if self.is_first {
-            self.each
-        } else {
-            Duration::MAX
-        };
+        let for_time = self.is_first.then_some(self.each);
         let watch = Watch::new(self.context, self.bytes, most, for_time);
         let is_by_itself = request.tuning.buffer_count.is_none();
-        let report = self.run(request, &watch)?;
+        let whole = self.run(request, &watch)?;
         let mut seen = watch.seen();
         if is_by_itself {
             self.buffers = seen.buffers;
         }
-        if let Some(report) = &report {
-            seen.end(self.context.clock.now(), cpu_s(), report);
-            self.limit = Some(report.limit);
+        if let Some(whole) = &whole {
+            seen.end(self.context.clock.now(), cpu_s(), whole);
+            self.limit = Some(whole.limit);
         }
-        self.source_bytes = report
-            .map(|report| report.plain_bytes)
+        self.source_bytes = whole
+            .map(|whole| whole.plain_bytes)
             .or(seen.expected)
             .or(self.source_bytes);
+        let reached = seen.reached().plain_bytes;
         if self.is_first {
             self.is_first = false;
-            let reached = seen.reached().plain_bytes;
             // A source that ended is measured to its end.
-            self.bytes = report.is_none().then(|| (reached as f64 * REACHED) as u64);
+            self.bytes = whole.is_none().then_some((reached as f64 * REACHED) as u64);
         }
-        let to = self.bytes.unwrap_or(u64::MAX);
-        let is_given_up = report.is_none() && seen.reached().plain_bytes < to;
+        ensure!(
+            self.bytes.unwrap_or(reached) > 0,
+            "nothing was read of the source in {} s: give --time more, or look with `longshore backup … --to nul: --verbose`",
+            (self.each * PATIENCE).as_secs()
+        );
+        let (cost, is_in_memory) = match self.bytes {
+            None => (seen.whole(), false),
+            Some(bytes) => seen.cost(bytes.min(reached)),
+        };
+        let is_short = whole.is_none() && self.bytes.is_none_or(|bytes| reached < bytes);
         Ok(Trial {
-            cost: seen.cost(to.min(seen.reached().plain_bytes)),
-            is_given_up,
+            cost,
+            end: match (is_short, is_in_memory) {
+                (true, _) => End::GivenUp,
+                (false, true) => End::InMemory,
+                (false, false) => End::Measured,
+            },
         })
     }
 
@@ -183,6 +211,8 @@ impl<'a> Measured<'a> {
             cancel: watch.cancel.clone(),
             ..self.context.clone()
         };
+        let is_ours =
+            || !self.context.cancel.load(Ordering::Relaxed) && watch.cancel.load(Ordering::Relaxed);
         match run(&context, &Request::Backup(request), watch) {
             Ok(Report::Backup(report)) => Ok(Some(Whole {
                 plain_bytes: report.plain_bytes,
@@ -190,24 +220,13 @@ impl<'a> Measured<'a> {
                 limit: report.run.limit,
             })),
             Ok(_) => Ok(None),
-            Err(error) => {
-                let is_ours = !self.context.cancel.load(Ordering::Relaxed)
-                    && watch.cancel.load(Ordering::Relaxed);
-                match is_ours && is_cancelled(&error) {
-                    true => Ok(None),
-                    false => Err(error.into()),
-                }
-            }
+            Err(Error::Cancelled) if is_ours() => Ok(None),
+            Err(Error::Left { source, stripes }) if is_ours() => bail!(
+                "a measurement that was ended early is left in the store ({source}): {}",
+                left_lines(&stripes).join("; ")
+            ),
+            Err(error) => Err(error.into()),
         }
-    }
-}
-
-/// Whether a run ended because it was asked to.
-fn is_cancelled(error: &Error) -> bool {
-    match error {
-        Error::Cancelled => true,
-        Error::Left { source, .. } => is_cancelled(source),
-        _ => false,
     }
 }
 
@@ -215,7 +234,11 @@ impl Machine for Measured<'_> {
     fn measure(&mut self, setting: &Setting, most: &Most) -> Result<Trial> {
         let trial = self.measure_below(setting, most, None)?;
         let megabytes = 1e-6 / trial.cost.pace().max(f64::MIN_POSITIVE);
-        let end = if trial.is_given_up { ", given up" } else { "" };
+        let end = match trial.end {
+            End::Measured => "",
+            End::GivenUp => ", given up",
+            End::InMemory => ", not measured: memory held all of it",
+        };
         (self.on_step)(&format!(
             "{setting}: {megabytes:.0} MB/s, {:.2} CPU-s/GB, {:.0} % stored{end}",
             trial.cost.cpu_pace() * 1e9,
@@ -256,6 +279,8 @@ struct Seen {
     ticks: Vec<Tick>,
     expected: Option<u64>,
     buffers: usize,
+    /// The most that the backup holds.
+    memory_bytes: u64,
 }
 
 impl Seen {
@@ -291,16 +316,35 @@ impl Seen {
         }
     }
 
-    /// The cost of the bytes up to `to`, after the first part.
-    fn cost(&self, to: u64) -> Cost {
+    /// The cost of the bytes up to `to`, from where memory is full; and whether it never was.
+    fn cost(&self, to: u64) -> (Cost, bool) {
+        let filled = self
+            .ticks
+            .iter()
+            .find(|tick| tick.stored_bytes >= self.memory_bytes);
+        let filled = filled.map_or(u64::MAX, |tick| tick.plain_bytes);
         let from = (to as f64 * WARM_UP) as u64;
-        let (a, b) = (self.at(from), self.at(to));
-        Cost {
-            plain_bytes: b.plain_bytes.saturating_sub(a.plain_bytes),
-            wall_s: (b.at_s - a.at_s).max(1e-6),
-            cpu_s: (b.cpu_s - a.cpu_s).max(0.0),
-            stored_bytes: b.stored_bytes.saturating_sub(a.stored_bytes),
+        match filled < to {
+            true => (between(&self.at(from.max(filled)), &self.at(to)), false),
+            false => (between(&self.at(from), &self.at(to)), true),
         }
+    }
+
+    /// The cost of everything that was seen.
+    fn whole(&self) -> Cost {
+        between(
+            &self.ticks.first().copied().unwrap_or_default(),
+            &self.reached(),
+        )
+    }
+}
+
+fn between(a: &Tick, b: &Tick) -> Cost {
+    Cost {
+        plain_bytes: b.plain_bytes.saturating_sub(a.plain_bytes),
+        wall_s: (b.at_s - a.at_s).max(1e-6),
+        cpu_s: (b.cpu_s - a.cpu_s).max(0.0),
+        stored_bytes: b.stored_bytes.saturating_sub(a.stored_bytes),
     }
 }
 
@@ -317,7 +361,8 @@ struct Watch<'a> {
     cancel: Arc<AtomicBool>,
     bytes: Option<u64>,
     most: Most,
-    for_time: Duration,
+    /// Of the first measurement.
+    for_time: Option<Duration>,
     seen: Mutex<Seen>,
 }
 
@@ -326,7 +371,7 @@ impl<'a> Watch<'a> {
         context: &'a RunContext,
         bytes: Option<u64>,
         most: &Most,
-        for_time: Duration,
+        for_time: Option<Duration>,
     ) -> Watch<'a> {
         Watch {
             clock: &*context.clock,
@@ -360,8 +405,13 @@ impl<'a> Watch<'a> {
         let (wall_s, cpu_s) = (now.at_s - first.at_s, now.cpu_s - first.cpu_s);
         // What is compared is the cost after the first part.
         let counted = 1.0 - WARM_UP;
-        let is_enough = self.bytes.is_some_and(|bytes| now.plain_bytes >= bytes)
-            || wall_s >= self.for_time.as_secs_f64()
+        let is_long = self.for_time.is_some_and(|time| {
+            let is_stored = now.stored_bytes >= seen.memory_bytes.saturating_mul(MEMORIES);
+            let most_s = (time * PATIENCE).as_secs_f64();
+            wall_s >= most_s || (wall_s >= time.as_secs_f64() && is_stored)
+        });
+        let is_enough = is_long
+            || self.bytes.is_some_and(|bytes| now.plain_bytes >= bytes)
             || wall_s * counted > self.most.wall_s
             || cpu_s * counted > self.most.cpu_s;
         if is_enough || self.outer.load(Ordering::Relaxed) {
@@ -374,6 +424,7 @@ impl Observer for Watch<'_> {
     fn planned(&self, plan: &Plan) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.buffers = plan.buffer_count;
+        seen.memory_bytes = plan.memory_bytes;
         drop(seen);
         self.tick(&Progress::default());
     }
@@ -401,18 +452,51 @@ mod tests {
     }
 
     #[test]
-    fn costs_are_of_equal_bytes_and_leave_the_beginning_out() {
+    fn costs_are_up_to_one_byte_and_leave_the_beginning_out() {
         let seen = Seen {
             // A slow beginning, and then 100 bytes in each second.
             ticks: vec![tick(0.0, 0), tick(3.0, 100), tick(4.0, 200), tick(6.0, 400)],
             ..Seen::default()
         };
-        let cost = seen.cost(400);
+        let (cost, is_in_memory) = seen.cost(400);
+        assert!(!is_in_memory);
         assert_eq!((cost.plain_bytes, cost.stored_bytes), (300, 150));
         assert!((cost.wall_s - 3.0).abs() < 1e-9 && (cost.cpu_s - 6.0).abs() < 1e-9);
         // Between two moments, and past the last one.
         assert!((seen.at(250).at_s - 4.5).abs() < 1e-9);
         assert_eq!(seen.at(900), tick(6.0, 400));
-        assert_eq!(Seen::default().cost(100).plain_bytes, 0);
+    }
+
+    #[test]
+    fn what_memory_took_up_is_no_speed_of_a_place() {
+        let seen = |memory_bytes| Seen {
+            // Memory takes 400 bytes in a second, the place 10 stored ones.
+            ticks: vec![tick(0.0, 0), tick(1.0, 400), tick(21.0, 800)],
+            memory_bytes,
+            ..Seen::default()
+        };
+        let (cost, is_in_memory) = seen(200).cost(800);
+        assert!(!is_in_memory);
+        assert_eq!(cost.plain_bytes, 400);
+        assert!((cost.pace() - 0.05).abs() < 1e-9);
+        assert!(seen(5000).cost(800).1, "nothing of the place was seen");
+    }
+
+    #[test]
+    fn a_whole_backup_counts_until_it_is_durable() {
+        let mut seen = Seen {
+            // The last byte is read long before it is stored.
+            ticks: vec![tick(0.0, 0), tick(1.0, 100)],
+            ..Seen::default()
+        };
+        let whole = Whole {
+            plain_bytes: 100,
+            stored_bytes: 70,
+            limit: Limit::Target,
+        };
+        seen.end(Duration::from_secs(9), 3.0, &whole);
+        let cost = seen.whole();
+        assert_eq!((cost.plain_bytes, cost.stored_bytes), (100, 70));
+        assert!((cost.wall_s - 9.0).abs() < 1e-9);
     }
 }

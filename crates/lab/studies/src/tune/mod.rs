@@ -3,7 +3,8 @@
 //! Invariants
 //! - What is advised was measured here, on this source and these places. A prediction for the whole source is called one.
 //! - Nothing that was measured is left at the places.
-//! - The defaults stay where nothing is better than them by more than chance.
+//! - A backup without options stays where nothing is better by more than chance.
+//! - What is measured is not encrypted, and knows nothing of a configuration.
 //!
 //! Leaves to others: the order of the steps (`search.rs`), the measurement (`measured.rs`), the report (`told.rs`).
 
@@ -14,17 +15,19 @@ mod pretended;
 mod search;
 mod told;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use longshore_codec::{Algorithm, Level};
 use longshore_pipeline::{OffloadMode, RunContext, SourceSpec};
+use uuid::Uuid;
 
 pub use door::Objective;
-use door::{Cost, Most, Setting};
+use door::{Cost, End, Machine, Most, Setting};
 use measured::{Measured, Places};
-use search::{Choices, Found};
+use search::{Choices, Found, HOPELESS};
 
 use crate::platform;
 use crate::report::Report;
@@ -34,7 +37,11 @@ use crate::scratch::Scratch;
 #[derive(Debug, Clone)]
 pub struct TuneSpec {
     pub source: SourceSpec,
-    /// Directories, or addresses in object stores; at least one, all of a kind.
+    /// The words that name the source on a command line.
+    pub words: Vec<OsString>,
+    /// The line that a person types to run the program with arguments.
+    pub line: fn(Vec<OsString>) -> String,
+    /// Absolute directories, or addresses in object stores; at least one, all of a kind.
     pub to: Vec<String>,
     pub objective: Objective,
     /// How long a backup may take; `None`: as long as it takes.
@@ -88,10 +95,15 @@ pub fn tune(context: &RunContext, spec: &TuneSpec, on_step: &dyn Fn(&str)) -> Re
         // The size of the source is known from a backup that has begun.
         machine.measure_below(&choices.start, &Most::ANYTHING, None)?;
         choices.most_pace = most_pace(spec, machine.source_bytes);
+        ensure!(
+            choices.most_pace.is_some(),
+            "the size of this source is not known before its end, so no window can be kept: leave --within out, or give \
+             --time more than a whole backup takes"
+        );
     }
     let found = search::search(&choices, &mut machine)?;
     let ceiling = match spec.objective {
-        Objective::Workload => Some(ceiling(&mut machine, &choices, &found)?),
+        Objective::Workload => ceiling(&mut machine, &choices, &found)?,
         _ => None,
     };
     let told = told::Told {
@@ -121,10 +133,12 @@ fn places(context: &RunContext, spec: &TuneSpec) -> Result<Places> {
     );
     match directories.is_empty() {
         true => Ok(Places::Prefixes(spec.to.clone())),
-        false => Ok(Places::Directories(Scratch::new(
-            &*context.storage,
-            &directories,
-        )?)),
+        false => {
+            // A killed search leaves its directory, and a container has one number for all its processes.
+            let name = format!("tune-{}", Uuid::new_v4());
+            let scratch = Scratch::named(&*context.storage, &directories, &name)?;
+            Ok(Places::Directories(scratch))
+        }
     }
 }
 
@@ -228,27 +242,39 @@ fn most_pace(spec: &TuneSpec, source_bytes: Option<u64>) -> Option<f64> {
     Some(SURE * spec.within?.as_secs_f64() / bytes as f64)
 }
 
-/// The lowest ceiling that leaves a backup enough time, measured.
-fn ceiling(machine: &mut Measured<'_>, choices: &Choices, found: &Found) -> Result<Ceiling> {
+/// The lowest ceiling that leaves a backup enough time, measured; `None`: none does, or there was no time to find out.
+fn ceiling(
+    machine: &mut Measured<'_>,
+    choices: &Choices,
+    found: &Found,
+) -> Result<Option<Ceiling>> {
     let cores = longshore_facts::cores() as f64;
-    let mut percents = CEILINGS
+    let least = |percent: f64| found.cost.cpu_pace() / (cores * percent / 100.0);
+    let percents = CEILINGS
         .into_iter()
         .filter(|percent| match choices.most_pace {
-            Some(most) => found.cost.cpu_pace() / (cores * percent / 100.0) <= most,
+            Some(most) => least(*percent) <= most,
             None => *percent >= CEILING,
         });
-    let most = Most::ANYTHING;
-    loop {
-        let percent = percents.next().unwrap_or(100.0);
+    for percent in percents {
+        if !machine.has_time() {
+            return Ok(None);
+        }
+        let most = Most {
+            wall_s: match choices.most_pace {
+                Some(most) => HOPELESS * most * found.cost.plain_bytes as f64,
+                None => f64::INFINITY,
+            },
+            ..Most::ANYTHING
+        };
         let trial = machine.measure_below(&found.setting, &most, Some(percent))?;
         let keeps = choices
             .most_pace
             .is_none_or(|most| trial.cost.pace() <= most);
-        if keeps || percent >= 100.0 {
-            return Ok(Ceiling {
-                percent,
-                cost: trial.cost,
-            });
+        if keeps && trial.end == End::Measured {
+            let cost = trial.cost;
+            return Ok(Some(Ceiling { percent, cost }));
         }
     }
+    Ok(None)
 }

@@ -3,7 +3,7 @@
 use longshore_codec::{Algorithm, Level};
 use longshore_pipeline::OffloadMode;
 
-use super::door::{Cost, Machine, Most, Objective, Setting, Trial};
+use super::door::{Cost, End, Machine, Most, Objective, Setting, Trial};
 use super::search::{Choices, Found, Verdict, search};
 
 const BYTES: f64 = 1e9;
@@ -114,7 +114,11 @@ impl Machine for Pretended {
                 cpu_s: of(cost.cpu_s),
                 stored_bytes: of(cost.stored_bytes as f64) as u64,
             },
-            is_given_up: part < 1.0,
+            end: if part < 1.0 {
+                End::GivenUp
+            } else {
+                End::Measured
+            },
         })
     }
 
@@ -254,6 +258,13 @@ fn each_machine_gets_what_its_limit_asks_for() {
     // Eight places, and a way that two fill: six more would only be files that may be lost.
     let way = near_the_best(&SLOW_WAY, &choices(Objective::Window, 8, false));
     assert_eq!(way.stripes, 2, "{way}");
+    // Stripes cost no CPU time and no space: those that make it quick stay.
+    for objective in [Objective::Cpu, Objective::Workload, Objective::Size] {
+        let slow = near_the_best(&SLOW_TARGET, &choices(objective, 4, false));
+        let on_all = Setting { stripes: 4, ..slow };
+        let pace = |setting: &Setting| SLOW_TARGET.without_noise(setting).pace();
+        assert!(pace(&slow) <= 1.05 * pace(&on_all), "{objective:?}: {slow}");
+    }
     let few = near_the_best(&FEW_CPUS, &choices(Objective::Cpu, 1, false));
     assert_eq!(few.algorithm, Algorithm::Lz4);
     let offloaded = near_the_best(&WITH_ACCELERATOR, &choices(Objective::Cpu, 1, true));
@@ -271,6 +282,25 @@ fn where_nothing_is_better_than_chance_the_defaults_stay() {
         };
         let (found, _) = found(&machine, &choices(Objective::Window, 1, false));
         assert_eq!(found.setting, super::defaults(1), "seed {seed}");
+    }
+}
+
+#[test]
+fn on_a_noisy_machine_nothing_is_called_better() {
+    for seed in 1..200 {
+        let machine = Pretended {
+            seed,
+            noise: 0.3,
+            ..FEW_CPUS
+        };
+        let (found, _) = found(&machine, &choices(Objective::Window, 1, false));
+        let gain = machine.without_noise(&super::defaults(1)).pace()
+            / machine.without_noise(&found.setting).pace();
+        assert!(
+            gain > 0.8,
+            "seed {seed}: {} is {gain:.2} times as fast",
+            found.setting
+        );
     }
 }
 

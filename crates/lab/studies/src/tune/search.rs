@@ -2,8 +2,9 @@
 //!
 //! Invariants
 //! - A setting is taken in place of another only if it is better by more than chance: by the margin, which is at least
-//!   [`MARGIN`] and as wide as two equal measurements differed. So the defaults stay where nothing is better.
-//! - Of stripes the fewest are taken that are as good within the margin: each is one more file that must not be lost.
+//!   [`MARGIN`] and as wide as two equal measurements differed. So the start stays where nothing is better.
+//! - Of stripes the fewest are taken that are as good within the margin, and as quick whatever is compared: each is one more
+//!   file that must not be lost.
 //! - A setting that keeps the window comes before all that do not.
 //! - The best is measured once more next to the start, and the start stays where it is as good then.
 //! - Nothing here reads a clock: the machine says whether there is time.
@@ -14,14 +15,12 @@ use anyhow::Result;
 use longshore_codec::{Algorithm, Level};
 use longshore_pipeline::OffloadMode;
 
-use super::door::{Cost, Machine, Most, Objective, Setting, Trial};
+use super::door::{Cost, End, Machine, Most, Objective, Setting, Trial};
 
 /// A difference that counts, at least: rounds of one backup on a quiet machine differ by one or two percent.
 const MARGIN: f64 = 0.02;
-/// On a machine whose rounds differ more, nothing below a larger difference would count, and nothing would be found.
-const MARGIN_MAX: f64 = 0.1;
 /// A measurement ends where it has cost this many times what the best one has.
-const HOPELESS: f64 = 1.3;
+pub(super) const HOPELESS: f64 = 1.3;
 /// The same in time where something else is compared: four times as long is no backup that anybody wants.
 const TOO_LONG: f64 = 4.0;
 /// Choices are gone through at most so often: a later choice may change an earlier one.
@@ -56,6 +55,8 @@ pub enum Verdict {
     NotBetter,
     /// Ended early.
     GivenUp,
+    /// Memory held all that was measured.
+    InMemory,
     /// The backup would take longer than the window.
     TooLong,
     /// Measured once more at the end.
@@ -90,13 +91,15 @@ pub fn search(choices: &Choices, machine: &mut dyn Machine) -> Result<Found> {
     let first = machine.measure(&choices.start, &Most::ANYTHING)?.cost;
     let second = machine.measure(&choices.start, &Most::ANYTHING)?.cost;
     let (a, b) = (choices.objective.of(&first), choices.objective.of(&second));
+    let buffers = machine.buffers();
     let noise = (a - b).abs() / a.min(b).max(f64::MIN_POSITIVE);
     let mut search = Search {
         choices,
         machine,
         best: (choices.start, better_of(choices.objective, first, second)),
+        buffers,
         // Both are of one setting: their difference is chance.
-        margin: noise.clamp(MARGIN, MARGIN_MAX),
+        margin: noise.max(MARGIN),
         steps: vec![
             step(choices.start, first, Verdict::Start),
             step(choices.start, second, Verdict::Start),
@@ -135,6 +138,8 @@ struct Search<'a> {
     choices: &'a Choices,
     machine: &'a mut dyn Machine,
     best: (Setting, Cost),
+    /// The number of buffers that the best takes by itself.
+    buffers: usize,
     margin: f64,
     steps: Vec<Step>,
     is_cut: bool,
@@ -168,7 +173,7 @@ impl Search<'_> {
             };
             let is_taken = self.best.0.stripes == stripes;
             if !is_taken && stripes < now.stripes && self.is_as_good(&tried, &cost) {
-                self.best = (Setting { stripes, ..now }, tried);
+                self.take(Setting { stripes, ..now }, tried);
                 if let Some(last) = self.steps.last_mut() {
                     last.verdict = Verdict::Simpler;
                 }
@@ -190,7 +195,7 @@ impl Search<'_> {
                 ..now
             })?;
         }
-        let by_itself = self.machine.buffers();
+        let by_itself = self.buffers;
         for &factor in &self.choices.buffers {
             let (now, _) = self.best;
             self.attempt(Setting {
@@ -201,11 +206,19 @@ impl Search<'_> {
         Ok(())
     }
 
+    /// Called right after the setting was measured.
+    fn take(&mut self, setting: Setting, cost: Cost) {
+        self.best = (setting, cost);
+        if setting.buffer_count.is_none() {
+            self.buffers = self.machine.buffers();
+        }
+    }
+
     /// Measures a setting that was not measured yet, and takes it if it is better. Returns its cost, if it reached the end.
     fn attempt(&mut self, setting: Setting) -> Result<Option<Cost>> {
         if let Some(known) = self.steps.iter().find(|step| step.setting == setting) {
-            let is_whole = known.verdict != Verdict::GivenUp;
-            return Ok(is_whole.then_some(known.cost));
+            let is_known = !matches!(known.verdict, Verdict::GivenUp | Verdict::InMemory);
+            return Ok(is_known.then_some(known.cost));
         }
         if !self.machine.has_time() {
             self.is_cut = true;
@@ -215,15 +228,16 @@ impl Search<'_> {
         let verdict = self.judge(&trial);
         self.steps.push(step(setting, trial.cost, verdict));
         if verdict == Verdict::Taken {
-            self.best = (setting, trial.cost);
+            self.take(setting, trial.cost);
         }
-        Ok((!trial.is_given_up).then_some(trial.cost))
+        Ok((trial.end == End::Measured).then_some(trial.cost))
     }
 
     fn judge(&self, trial: &Trial) -> Verdict {
         let (_, best) = self.best;
         match (self.keeps_window(&trial.cost), self.keeps_window(&best)) {
-            _ if trial.is_given_up => Verdict::GivenUp,
+            _ if trial.end == End::GivenUp => Verdict::GivenUp,
+            _ if trial.end == End::InMemory => Verdict::InMemory,
             (false, true) => Verdict::TooLong,
             (true, false) => Verdict::Taken,
             // Before the window is kept, time is what matters.
@@ -249,7 +263,9 @@ impl Search<'_> {
 
     fn is_as_good(&self, one: &Cost, other: &Cost) -> bool {
         let of = |cost| self.choices.objective.of(cost);
-        of(one) <= of(other) * (1.0 + self.margin)
+        let most = 1.0 + self.margin;
+        of(one) <= of(other) * most
+            && one.pace() <= other.pace() * most
             && (self.keeps_window(one) || !self.keeps_window(other))
     }
 
@@ -294,10 +310,11 @@ impl Search<'_> {
                 (true, false) => false,
                 (false, true) => true,
                 (false, false) => of_start.pace() <= of_best.pace(),
-                (true, true) if best.stripes < start.stripes => {
-                    !self.is_as_good(&of_best, &of_start)
+                (true, true) => {
+                    let is_simpler = best.stripes < start.stripes;
+                    !self.is_better(&of_best, &of_start)
+                        && !(is_simpler && self.is_as_good(&of_best, &of_start))
                 }
-                (true, true) => !self.is_better(&of_best, &of_start),
             };
         let (setting, cost) = match stays {
             true => (start, of_start),

@@ -2,11 +2,12 @@
 //!
 //! Leaves to others: the search, and the forms of a report (`report/`).
 
+use std::ffi::OsString;
 use std::fmt::Write;
 
 use longshore_pipeline::{Limit, OffloadMode};
 
-use super::door::Cost;
+use super::door::{Cost, Objective};
 use super::search::{Choices, Found, Step, Verdict};
 use super::{Ceiling, TuneSpec};
 use crate::platform;
@@ -16,6 +17,8 @@ use crate::report::{
 
 /// A later backup that takes so many times what is predicted asks for another search.
 const AGAIN: f64 = 1.25;
+/// Equal measurements that differ more say that the machine is not quiet.
+const NOISY: f64 = 0.1;
 
 pub(super) struct Told<'a> {
     pub spec: &'a TuneSpec,
@@ -62,7 +65,7 @@ impl Told<'_> {
         let found = self.found;
         let mut said = match self.is_start() {
             true => format!(
-                "Keep the defaults ({}): for {}, nothing that was measured is better by more than {:.0} %, and less may be chance.",
+                "Keep {}: for {}, nothing that was measured is better by more than {:.0} %, and less may be chance.",
                 found.setting,
                 self.spec.objective.words(),
                 100.0 * found.margin
@@ -74,7 +77,7 @@ impl Told<'_> {
                 self.gain()
             ),
         };
-        if let Some(ceiling) = self.ceiling.filter(|ceiling| ceiling.percent < 100.0) {
+        if let Some(ceiling) = self.ceiling {
             let _ = write!(
                 said,
                 " At most {:.0} % of the CPU time is for backups.",
@@ -82,7 +85,11 @@ impl Told<'_> {
             );
         }
         if let Some(seconds) = self.predicted_s(&self.cost()) {
-            let _ = write!(said, " A backup will take about {}.", duration(seconds));
+            let _ = write!(
+                said,
+                " A backup will take about {}, without what begins and ends it.",
+                duration(seconds)
+            );
         }
         if let (Some(within), Some(most)) = (self.spec.within, self.choices.most_pace)
             && self.cost().pace() > most
@@ -93,19 +100,30 @@ impl Told<'_> {
                 duration(within.as_secs_f64())
             );
         }
+        if self.spec.objective == Objective::Workload && self.ceiling.is_none() {
+            said.push_str(" No ceiling of CPU time was found that leaves a backup enough time.");
+        }
+        if found.margin > NOISY {
+            let _ = write!(
+                said,
+                " Two equal measurements differed by {:.0} %: measure on a quieter machine, or give --time more.",
+                100.0 * found.margin
+            );
+        }
         if found.is_cut {
             said.push_str(" The time was over before everything was tried: give --time more.");
         }
         said
     }
 
-    /// The result next to the defaults.
+    /// The result next to where the search began.
     fn gain(&self) -> String {
         let (found, start) = (&self.found.cost, &self.found.start);
         let times = |a: f64, b: f64| a / b.max(f64::MIN_POSITIVE);
         format!(
-            "{:.2} times the speed of the defaults, {:.0} % of their CPU time, {:.0} % of their stored bytes",
+            "{:.2} times the speed of {}, {:.0} % of its CPU time, {:.0} % of its stored bytes",
             times(start.pace(), found.pace()),
+            self.choices.start,
             100.0 * times(found.cpu_pace(), start.cpu_pace()),
             100.0 * times(found.share(), start.share())
         )
@@ -131,32 +149,29 @@ impl Told<'_> {
 
     fn command(&self) -> String {
         let setting = &self.found.setting;
-        let mut line = format!("longshore backup {}", platform::name_of(&self.spec.source));
-        let places = self.spec.to.iter().cycle().zip(1..=setting.stripes);
-        for (place, n) in places {
-            let _ = write!(line, " --to {}/{n}.bak", place.trim_end_matches('/'));
+        let mut words: Vec<OsString> = vec!["backup".into()];
+        words.extend(self.spec.words.iter().cloned());
+        let mut put = |word: &str, value: String| words.extend([word.into(), value.into()]);
+        for (place, n) in self.spec.to.iter().cycle().zip(1..=setting.stripes) {
+            put("--to", format!("{}/{n}.bak", place.trim_end_matches('/')));
         }
-        let _ = write!(
-            line,
-            " --algorithm {} --level {}",
-            setting.algorithm, setting.level
-        );
-        if let Some(word) = word_of(setting.engine) {
-            let _ = write!(line, " --offload {word}");
-        }
+        put("--algorithm", setting.algorithm.to_string());
+        put("--level", setting.level.to_string());
+        // Server settings may say otherwise.
+        put("--offload", word_of(setting.engine).into());
         if let Some(bytes) = setting.buffer_bytes {
-            let _ = write!(line, " --max-transfer-size {}K", bytes >> 10);
+            put("--max-transfer-size", format!("{}K", bytes >> 10));
         }
         if let Some(count) = setting.buffer_count {
-            let _ = write!(line, " --buffer-count {count}");
+            put("--buffer-count", count.to_string());
         }
         if let Some(ceiling) = self.ceiling {
-            if ceiling.percent < 100.0 {
-                let _ = write!(line, " --max-cpu {:.0}", ceiling.percent);
-            }
-            line.push_str(" --low-io-priority");
+            put("--max-cpu", format!("{:.0}", ceiling.percent));
         }
-        line
+        if self.spec.objective == Objective::Workload {
+            words.push("--low-io-priority".into());
+        }
+        (self.spec.line)(words)
     }
 
     /// A file that `longshore config check` takes; the databases are for the reader to add.
@@ -180,9 +195,9 @@ impl Told<'_> {
             let _ = writeln!(text, "buffer_count = {count}");
         }
         if let Some(ceiling) = self.ceiling {
-            if ceiling.percent < 100.0 {
-                let _ = writeln!(text, "max_cpu = {:.0}", ceiling.percent);
-            }
+            let _ = writeln!(text, "max_cpu = {:.0}", ceiling.percent);
+        }
+        if self.spec.objective == Objective::Workload {
             text.push_str("low_io_priority = true\n");
         }
         text
@@ -190,7 +205,10 @@ impl Told<'_> {
 
     /// The engine has no key of the configuration.
     fn engine(&self) -> Option<String> {
-        let word = word_of(self.found.setting.engine)?;
+        let word = match self.found.setting.engine {
+            OffloadMode::Software | OffloadMode::Auto => return None,
+            engine => word_of(engine),
+        };
         Some(format!(
             "The file has no key for the accelerator: give backups `--offload {word}`, or set it for all: \
              `longshore accelerator enable --mode {word}`."
@@ -226,8 +244,8 @@ impl Told<'_> {
         let measured = self.found.steps.iter().map(|step| step.cost.plain_bytes);
         let bytes = measured.max().unwrap_or(0) as f64 / 1e6;
         let mut prose = vec![format!(
-            "Backups of the source to the places, ended as soon as {bytes:.0} MB (10^6) were measured, or earlier where \
-             one had cost too much. Bytes in the page cache were read from there. A difference counts from {:.0} % on.",
+            "Backups of the source to the places, ended as soon as up to {bytes:.0} MB (10^6) were measured, after those that \
+             fill memory, or earlier where one had cost too much. Nothing was encrypted. Bytes in the page cache were read from there. A difference counts from {:.0} % on.",
             100.0 * self.found.margin
         )];
         if let Some(limit) = self.limit {
@@ -282,22 +300,24 @@ impl Told<'_> {
 
 fn words(verdict: Verdict) -> &'static str {
     match verdict {
-        Verdict::Start => "the defaults",
+        Verdict::Start => "where it began",
         Verdict::Taken => "better: taken",
         Verdict::Simpler => "as good with fewer stripes: taken",
         Verdict::NotBetter => "not better",
         Verdict::GivenUp => "given up early",
+        Verdict::InMemory => "not measured: memory held all of it",
         Verdict::TooLong => "would take too long",
         Verdict::Again => "measured again",
     }
 }
 
-/// The word of `--offload`; `None`: that of a backup without options.
-fn word_of(engine: OffloadMode) -> Option<&'static str> {
+/// The word of `--offload`.
+fn word_of(engine: OffloadMode) -> &'static str {
     match engine {
-        OffloadMode::Software | OffloadMode::Auto => None,
-        OffloadMode::Hardware => Some("hardware"),
-        OffloadMode::Hybrid => Some("hybrid"),
+        OffloadMode::Software => "software",
+        OffloadMode::Hardware => "hardware",
+        OffloadMode::Hybrid => "hybrid",
+        OffloadMode::Auto => "auto",
     }
 }
 
@@ -333,7 +353,7 @@ mod tests {
     use longshore_codec::{Algorithm, Level};
     use longshore_pipeline::SourceSpec;
 
-    use super::super::door::{Objective, Setting};
+    use super::super::door::Setting;
     use super::*;
 
     fn cost(wall_s: f64) -> Cost {
@@ -348,6 +368,11 @@ mod tests {
     fn spec() -> TuneSpec {
         TuneSpec {
             source: SourceSpec::Sqlite("/srv/a.db".into()),
+            words: vec!["/srv/a.db".into()],
+            line: |words| {
+                let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+                words.join("|")
+            },
             to: vec!["/mnt/a".into(), "/mnt/\"b".into()],
             objective: Objective::Workload,
             within: Some(Duration::from_secs(10)),
@@ -388,8 +413,8 @@ mod tests {
         };
         assert_eq!(
             told.command(),
-            "longshore backup sqlite:/srv/a.db --to /mnt/a/1.bak --to /mnt/\"b/2.bak --algorithm ZSTD --level MEDIUM \
-             --offload hybrid --max-transfer-size 512K --buffer-count 20 --max-cpu 25 --low-io-priority"
+            "backup|/srv/a.db|--to|/mnt/a/1.bak|--to|/mnt/\"b/2.bak|--algorithm|ZSTD|--level|MEDIUM|--offload|hybrid|\
+             --max-transfer-size|512K|--buffer-count|20|--max-cpu|25|--low-io-priority"
         );
         assert_eq!(
             told.configuration(),
@@ -399,7 +424,7 @@ mod tests {
         );
         let said = told.summary();
         assert!(
-            said.contains("2.00 times the speed of the defaults"),
+            said.contains("2.00 times the speed of QAT_DEFLATE LOW, 2 stripes"),
             "{said}"
         );
         assert!(
