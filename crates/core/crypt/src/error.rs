@@ -48,8 +48,8 @@ pub enum Error {
         identities: usize,
         /// Of the media.
         slots: usize,
-        /// The key objects that were looked at, in words; empty if there were none.
-        objects: String,
+        /// The key objects that were looked at; behind a pointer, as errors are handed through many hands.
+        objects: Box<ObjectsTold>,
         /// The thumbprint of the first certificate among the recipients.
         certificate: Option<Thumbprint>,
         /// The id of the first key of a program among them.
@@ -73,6 +73,16 @@ pub enum Error {
     /// A passphrase that protects nothing.
     #[error("the passphrase has {len} bytes; at least {min} are needed")]
     ShortPassphrase { len: usize, min: usize },
+}
+
+/// The key objects that were looked at, in words; empty if there were none.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct ObjectsTold(pub(crate) String);
+
+impl std::fmt::Display for ObjectsTold {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 /// Sets and segments of WAL say so.

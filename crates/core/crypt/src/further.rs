@@ -13,6 +13,7 @@ use subtle::ConstantTimeEq;
 
 use crate::age;
 use crate::command::set_name;
+use crate::error::ObjectsTold;
 use crate::keys::{Keys, Slot, SlotKind};
 use crate::object::{KeyObject, OBJECTS_MAX, RecipientMark};
 use crate::recipient::Recipient;
@@ -256,7 +257,7 @@ fn told(error: Error, found: &FoundObjects, count: usize) -> Error {
     Error::NoIdentity {
         identities,
         slots,
-        objects,
+        objects: Box::new(ObjectsTold(objects)),
         certificate,
         command,
     }

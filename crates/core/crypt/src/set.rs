@@ -176,7 +176,7 @@ impl SetKeys {
         found.ok_or_else(|| Error::NoIdentity {
             identities: identities.list().len(),
             slots: keys.slots.len(),
-            objects: String::new(),
+            objects: Box::default(),
             certificate: keys.thumbprint(),
             command: keys.command().map(str::to_owned),
         })

@@ -48,7 +48,7 @@ fn each_recipient_opens_the_set_and_a_stranger_does_not() {
         Error::NoIdentity {
             identities: 1,
             slots: 2,
-            objects: String::new(),
+            objects: Box::default(),
             certificate: None,
             command: None,
         }

@@ -153,7 +153,7 @@ fn marks_tell_whoever_opens_the_set_for_whom_an_object_is_and_nobody_else() {
     let phrases = Recipients::new(vec![Recipient::Passphrase(phrase)], true).unwrap();
     let kept = unlocked.object(&phrases, 5).unwrap();
     assert_eq!(mark(&kept), [0; 16], "nothing to try a passphrase at");
-    assert!(!unlocked.covers(&[kept.clone()], &phrases));
+    assert!(!unlocked.covers(std::slice::from_ref(&kept), &phrases));
     assert_eq!(unlocked.opens(&kept, &Identities::default()), 0);
     let own = Identities::new(vec![new.clone(), old.clone()]);
     assert_eq!(unlocked.opens(&object, &own), 1);

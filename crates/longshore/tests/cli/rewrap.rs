@@ -159,11 +159,15 @@ fn a_further_identity_opens_every_backup_and_copy_once_the_old_one_let_it() {
     );
     assert_eq!(info["databases"][0]["strays"], Value::Array(Vec::new()));
 
-    // The objects go with their backups, and no earlier.
+    go_with_their_backups(&stage);
+}
+
+/// The objects go with their backups, and no earlier; the copies are another target's.
+fn go_with_their_backups(stage: &Stage) {
     std::thread::sleep(std::time::Duration::from_millis(1100));
     stage.line("backup sales").exits(0);
     stage.line("expire sales").exits(0);
-    assert!(objects(&stage, "disk1").is_empty() && objects(&stage, "disk2").is_empty());
+    assert!(objects(stage, "disk1").is_empty() && objects(stage, "disk2").is_empty());
     assert_eq!(
         stage
             .names("disk1/sales")
@@ -173,7 +177,7 @@ fn a_further_identity_opens_every_backup_and_copy_once_the_old_one_let_it() {
         1
     );
     assert_eq!(
-        objects(&stage, "away").len(),
+        objects(stage, "away").len(),
         2,
         "the copies are another target's"
     );

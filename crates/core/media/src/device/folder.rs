@@ -220,11 +220,11 @@ pub struct SeenObject {
     pub object: Result<KeyObject, String>,
 }
 
+/// The name of an object, and the folders that have it, by their numbers.
+type NamedAt = (ObjectName, Vec<usize>);
+
 /// The key objects of a set in these folders, those of one name once. The first good bytes of a name count.
-pub(crate) fn seen(
-    folders: &[Folder],
-    set: &[u8; 16],
-) -> (Vec<(ObjectName, Vec<usize>)>, bool, Option<Error>) {
+pub(crate) fn seen(folders: &[Folder], set: &[u8; 16]) -> (Vec<NamedAt>, bool, Option<Error>) {
     let (mut names, mut problem) = (BTreeSet::new(), None);
     let mut listed = Vec::new();
     for folder in folders {

@@ -590,7 +590,7 @@ fn key_objects_are_of_their_backup_and_go_with_it(stage: &Stage) {
         folder.write(&name, &bytes).unwrap();
     }
     folder.write(&theirs, &bytes).unwrap();
-    assert_eq!(folder.objects(&set).unwrap(), [name.clone()]);
+    assert_eq!(folder.objects(&set).unwrap(), std::slice::from_ref(&name));
     assert_eq!(folder.read(&name).unwrap().unwrap(), bytes);
     // No more is read of a long one than tells that it is too long.
     let long = vec![1; OBJECT_MAX + 5000];
