@@ -217,7 +217,7 @@ fn a_file_that_is_lost_is_named_and_stops_nothing_until_it_is_given_up() {
         switch(server);
         segments(&shop.near_archive()).len() > so_far + 2
     });
-    assert_eq!(owed(server, "main"), [lost.clone()]);
+    assert_eq!(owed(server, "main"), std::slice::from_ref(lost));
     assert!(server.log().contains("--give-up"));
     let shown = text(&shop.done("wal owed --database main", 5));
     assert!(shown.contains(lost) && shown.contains("lost"), "{shown}");
