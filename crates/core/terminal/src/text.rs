@@ -1,4 +1,10 @@
 //! Texts of others on the terminal, and lines for people to type.
+//!
+//! Invariants
+//! - No control character of others reaches a terminal.
+//! - No line has a password in it.
+//!
+//! Leaves to others: tables and streams (`output.rs`).
 
 use std::ffi::OsString;
 

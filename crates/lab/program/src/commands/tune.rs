@@ -47,7 +47,7 @@ pub fn run(options: &Tune, context: &Context) -> Result<Exit, Failure> {
     let step = |line: &str| context.output.remark(&format!("{line}\n"));
     let tuned = tune(&context_with_accelerators(context), &spec, &step).map_err(failure)?;
     let exit = answer(Exit::Done, tuned.report, false, &options.written, context)?;
-    // What was found is shown by now, if the file cannot be written.
+    // The settings are shown by now, if the file cannot be written.
     if let Some(path) = &options.write {
         write_new(path, &tuned.configuration, storage)?;
     }

@@ -49,7 +49,7 @@ pub struct Tune {
     #[arg(long, value_name = "PLACE", required = true)]
     pub to: Vec<String>,
 
-    /// What is to be as little as possible.
+    /// The cost that is to be as little as possible.
     ///
     /// The default is `window`, the time of a backup. With another purpose, say with --within what time there is.
     #[arg(long, value_enum, value_name = "PURPOSE", default_value = "window")]

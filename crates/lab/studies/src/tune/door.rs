@@ -1,11 +1,37 @@
-//! Settings of a backup, what one of them costs, and what is wanted.
+//! The parts that the search and its machine have in common: settings of a backup, costs, and purposes.
+//!
+//! Invariants
+//! - Costs of two settings are compared for each byte of the source, so that a part that is a little longer does not decide.
+//!
+//! Leaves to others: the search (`search.rs`), measuring (`measured.rs`), and words for people (`told.rs`).
 
+use std::ffi::OsString;
 use std::fmt;
+use std::time::Duration;
 
 use longshore_codec::{Algorithm, Level};
-use longshore_pipeline::OffloadMode;
+use longshore_pipeline::{OffloadMode, SourceSpec};
 
-/// What a backup can be told.
+/// The settings of the study.
+#[derive(Debug, Clone)]
+pub struct TuneSpec {
+    pub source: SourceSpec,
+    /// The words that name the source on a command line.
+    pub words: Vec<OsString>,
+    /// The line that a person types to run the program with arguments.
+    pub line: fn(Vec<OsString>) -> String,
+    /// Absolute directories, or addresses in object stores; at least one, all of a kind.
+    pub to: Vec<String>,
+    pub objective: Objective,
+    /// How long a backup may take; `None`: as long as it takes.
+    pub within: Option<Duration>,
+    /// The algorithms that may be taken; empty: all whose stripes stock tools read.
+    pub algorithms: Vec<Algorithm>,
+    /// When no further measurement begins.
+    pub time: Duration,
+}
+
+/// Settings that a backup can be given.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Setting {
     pub algorithm: Algorithm,
@@ -43,14 +69,14 @@ impl fmt::Display for Setting {
     }
 }
 
-/// What is to be as little as possible.
+/// The purpose: which cost is to be as little as possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Objective {
     /// The time of a backup.
     Window,
     /// Its CPU time.
     Cpu,
-    /// What it takes from a workload: CPU time, below a ceiling.
+    /// The share that it takes from a workload: CPU time, below a ceiling.
     Workload,
     /// The stored bytes.
     Size,
@@ -84,7 +110,7 @@ impl Cost {
 }
 
 impl Objective {
-    /// What is compared, for each byte of the source.
+    /// The cost that is compared, for each byte of the source.
     pub fn of(self, cost: &Cost) -> f64 {
         match self {
             Objective::Window => cost.pace(),
@@ -103,6 +129,13 @@ impl Objective {
     }
 }
 
+/// A ceiling, and the cost below it.
+#[derive(Debug, Clone, Copy)]
+pub struct Ceiling {
+    pub percent: f64,
+    pub cost: Cost,
+}
+
 /// From where on a measurement is hopeless and ends early.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Most {
@@ -119,15 +152,15 @@ impl Most {
 
 /// The result of one measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Trial {
+pub struct MachineTrial {
     /// Of the part that was reached.
     pub cost: Cost,
-    pub end: End,
+    pub end: TrialEnd,
 }
 
 /// How a measurement ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum TrialEnd {
     Measured,
     /// It cost too much: the costs are those of a smaller part.
     GivenUp,
@@ -136,11 +169,11 @@ pub enum End {
 }
 
 /// A machine on which settings are measured.
-pub trait Machine {
+pub(super) trait Machine {
     /// Measures a setting on the same bytes as all others, and ends early where it costs more than `most`.
     ///
     /// Errors: a backup that fails.
-    fn measure(&mut self, setting: &Setting, most: &Most) -> anyhow::Result<Trial>;
+    fn measure(&mut self, setting: &Setting, most: &Most) -> anyhow::Result<MachineTrial>;
 
     /// The number of buffers that a backup takes by itself, of the last one that did.
     fn buffers(&self) -> usize;

@@ -24,7 +24,7 @@ use longshore_pipeline::{
 };
 use uuid::Uuid;
 
-use super::door::{Cost, End, Machine, Most, Setting, Trial};
+use super::door::{Cost, Machine, MachineTrial, Most, Setting, TrialEnd};
 use crate::scratch::Scratch;
 
 /// The part of the measured bytes in which buffers fill and uploads begin.
@@ -37,19 +37,19 @@ const MEMORIES: u64 = 3;
 const PATIENCE: u32 = 6;
 
 /// Where the stripes of measurements go.
-pub enum Places {
+pub enum TrialPlaces {
     /// Removed at the end.
     Directories(Scratch),
     /// Addresses below which objects are written.
     Prefixes(Vec<String>),
 }
 
-impl Places {
+impl TrialPlaces {
     /// New devices for as many stripes.
     fn devices(&self, stripes: usize) -> Result<Vec<DeviceSpec>> {
         match self {
-            Places::Directories(scratch) => Ok(scratch.stripes(stripes)),
-            Places::Prefixes(prefixes) => {
+            TrialPlaces::Directories(scratch) => Ok(scratch.stripes(stripes)),
+            TrialPlaces::Prefixes(prefixes) => {
                 // A store may refuse the name of an object that it keeps as an old version.
                 let own = format!("longshore-tune-{}", Uuid::new_v4());
                 let prefixes = prefixes.iter().cycle().zip(1..=stripes);
@@ -70,12 +70,12 @@ impl Places {
     /// Removes what a backup left. Errors: what stays, by name.
     fn clear(&self, context: &RunContext, devices: &[DeviceSpec]) -> Result<()> {
         match self {
-            Places::Directories(scratch) => {
+            TrialPlaces::Directories(scratch) => {
                 scratch.clear()?;
                 // No measurement pays for the removal of the one before.
                 scratch.settle()
             }
-            Places::Prefixes(_) => {
+            TrialPlaces::Prefixes(_) => {
                 // Also after an interrupt: nobody else knows of these objects.
                 let cancel = AtomicBool::new(false);
                 let mut left = Vec::new();
@@ -96,10 +96,10 @@ impl Places {
 }
 
 /// This machine.
-pub struct Measured<'a> {
+pub struct ThisMachine<'a> {
     context: &'a RunContext,
     source: &'a SourceSpec,
-    places: &'a Places,
+    places: &'a TrialPlaces,
     /// The time of the first measurement.
     each: Duration,
     /// When no further measurement begins, by the machine's clock.
@@ -115,15 +115,15 @@ pub struct Measured<'a> {
     on_step: &'a dyn Fn(&str),
 }
 
-impl<'a> Measured<'a> {
+impl<'a> ThisMachine<'a> {
     pub fn new(
         context: &'a RunContext,
         source: &'a SourceSpec,
-        places: &'a Places,
+        places: &'a TrialPlaces,
         (each, whole): (Duration, Duration),
         on_step: &'a dyn Fn(&str),
-    ) -> Measured<'a> {
-        Measured {
+    ) -> ThisMachine<'a> {
+        ThisMachine {
             context,
             source,
             places,
@@ -144,7 +144,7 @@ impl<'a> Measured<'a> {
         setting: &Setting,
         most: &Most,
         cpu_percent: Option<f64>,
-    ) -> Result<Trial> {
+    ) -> Result<MachineTrial> {
         let devices = self.places.devices(setting.stripes)?;
         let mut request = BackupRequest::new(self.source.clone(), devices.clone());
         request.algorithm = setting.algorithm;
@@ -162,7 +162,7 @@ impl<'a> Measured<'a> {
         ended.and_then(|trial| cleared.map(|()| trial))
     }
 
-    fn watched(&mut self, request: BackupRequest, most: &Most) -> Result<Trial> {
+    fn watched(&mut self, request: BackupRequest, most: &Most) -> Result<MachineTrial> {
         let for_time = self.is_first.then_some(self.each);
         let watch = Watch::new(self.context, self.bytes, most, for_time);
         let is_by_itself = request.tuning.buffer_count.is_none();
@@ -195,18 +195,18 @@ impl<'a> Measured<'a> {
             Some(bytes) => seen.cost(bytes.min(reached)),
         };
         let is_short = whole.is_none() && self.bytes.is_none_or(|bytes| reached < bytes);
-        Ok(Trial {
+        Ok(MachineTrial {
             cost,
             end: match (is_short, is_in_memory) {
-                (true, _) => End::GivenUp,
-                (false, true) => End::InMemory,
-                (false, false) => End::Measured,
+                (true, _) => TrialEnd::GivenUp,
+                (false, true) => TrialEnd::InMemory,
+                (false, false) => TrialEnd::Measured,
             },
         })
     }
 
     /// `None`: it was ended early, on purpose.
-    fn run(&self, request: BackupRequest, watch: &Watch<'_>) -> Result<Option<Whole>> {
+    fn run(&self, request: BackupRequest, watch: &Watch) -> Result<Option<Whole>> {
         let context = RunContext {
             cancel: watch.cancel.clone(),
             ..self.context.clone()
@@ -230,14 +230,14 @@ impl<'a> Measured<'a> {
     }
 }
 
-impl Machine for Measured<'_> {
-    fn measure(&mut self, setting: &Setting, most: &Most) -> Result<Trial> {
+impl Machine for ThisMachine<'_> {
+    fn measure(&mut self, setting: &Setting, most: &Most) -> Result<MachineTrial> {
         let trial = self.measure_below(setting, most, None)?;
         let megabytes = 1e-6 / trial.cost.pace().max(f64::MIN_POSITIVE);
         let end = match trial.end {
-            End::Measured => "",
-            End::GivenUp => ", given up",
-            End::InMemory => ", not measured: memory held all of it",
+            TrialEnd::Measured => "",
+            TrialEnd::GivenUp => ", given up",
+            TrialEnd::InMemory => ", not measured: memory held all of it",
         };
         (self.on_step)(&format!(
             "{setting}: {megabytes:.0} MB/s, {:.2} CPU-s/GB, {:.0} % stored{end}",
@@ -353,8 +353,8 @@ fn cpu_s() -> f64 {
 }
 
 /// Watches a backup, and ends it as soon as enough is known.
-struct Watch<'a> {
-    clock: &'a dyn Clock,
+struct Watch {
+    clock: Arc<dyn Clock>,
     /// Of the study.
     outer: Arc<AtomicBool>,
     /// Of this backup.
@@ -366,15 +366,15 @@ struct Watch<'a> {
     seen: Mutex<Seen>,
 }
 
-impl<'a> Watch<'a> {
+impl Watch {
     fn new(
-        context: &'a RunContext,
+        context: &RunContext,
         bytes: Option<u64>,
         most: &Most,
         for_time: Option<Duration>,
-    ) -> Watch<'a> {
+    ) -> Watch {
         Watch {
-            clock: &*context.clock,
+            clock: context.clock.clone(),
             outer: context.cancel.clone(),
             cancel: Arc::new(AtomicBool::new(context.cancel.load(Ordering::Relaxed))),
             bytes,
@@ -403,7 +403,7 @@ impl<'a> Watch<'a> {
         seen.ticks.push(now);
         let first = seen.ticks.first().copied().unwrap_or(now);
         let (wall_s, cpu_s) = (now.at_s - first.at_s, now.cpu_s - first.cpu_s);
-        // What is compared is the cost after the first part.
+        // The cost after the first part is compared.
         let counted = 1.0 - WARM_UP;
         let is_long = self.for_time.is_some_and(|time| {
             let is_stored = now.stored_bytes >= seen.memory_bytes.saturating_mul(MEMORIES);
@@ -420,7 +420,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-impl Observer for Watch<'_> {
+impl Observer for Watch {
     fn planned(&self, plan: &Plan) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.buffers = plan.buffer_count;
@@ -439,8 +439,30 @@ impl Observer for Watch<'_> {
 }
 
 #[cfg(test)]
+#[path = "../../../../core/pipeline/tests/observer/suite.rs"]
+mod observer_suite;
+
+#[cfg(test)]
 mod tests {
     use super::*;
+
+    /// For the first measurement, and for one that ends at a byte.
+    #[test]
+    fn a_watch_keeps_the_contract_of_all_observers() {
+        for bytes in [None, Some(1 << 20)] {
+            super::observer_suite::keeps_its_contract(&|| {
+                Arc::new(Watch {
+                    clock: Arc::new(longshore_io::HostClock),
+                    outer: Arc::default(),
+                    cancel: Arc::default(),
+                    bytes,
+                    most: Most::ANYTHING,
+                    for_time: None,
+                    seen: Mutex::default(),
+                })
+            });
+        }
+    }
 
     fn tick(at_s: f64, plain_bytes: u64) -> Tick {
         Tick {

@@ -1,10 +1,10 @@
 //! Finds the settings of backups that suit a source, its places and a purpose, by backups that end early.
 //!
 //! Invariants
-//! - What is advised was measured here, on this source and these places. A prediction for the whole source is called one.
+//! - Advice was measured here, on this source and these places. A prediction for the whole source is called one.
 //! - Nothing that was measured is left at the places.
 //! - A backup without options stays where nothing is better by more than chance.
-//! - What is measured is not encrypted, and knows nothing of a configuration.
+//! - Measurements encrypt nothing and know nothing of a configuration.
 //!
 //! Leaves to others: the order of the steps (`search.rs`), the measurement (`measured.rs`), the report (`told.rs`).
 
@@ -15,42 +15,22 @@ mod pretended;
 mod search;
 mod told;
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use longshore_codec::{Algorithm, Level};
-use longshore_pipeline::{OffloadMode, RunContext, SourceSpec};
+use longshore_pipeline::{OffloadMode, RunContext};
 use uuid::Uuid;
 
-pub use door::Objective;
-use door::{Cost, End, Machine, Most, Setting};
-use measured::{Measured, Places};
+use door::{Ceiling, Machine, Most, Setting, TrialEnd};
+pub use door::{Objective, TuneSpec};
+use measured::{ThisMachine, TrialPlaces};
 use search::{Choices, Found, HOPELESS};
 
 use crate::platform;
 use crate::report::Report;
 use crate::scratch::Scratch;
-
-/// The settings of the study.
-#[derive(Debug, Clone)]
-pub struct TuneSpec {
-    pub source: SourceSpec,
-    /// The words that name the source on a command line.
-    pub words: Vec<OsString>,
-    /// The line that a person types to run the program with arguments.
-    pub line: fn(Vec<OsString>) -> String,
-    /// Absolute directories, or addresses in object stores; at least one, all of a kind.
-    pub to: Vec<String>,
-    pub objective: Objective,
-    /// How long a backup may take; `None`: as long as it takes.
-    pub within: Option<Duration>,
-    /// The algorithms that may be taken; empty: all whose stripes stock tools read.
-    pub algorithms: Vec<Algorithm>,
-    /// When no further measurement begins.
-    pub time: Duration,
-}
 
 /// The report, and the settings as a configuration file.
 #[derive(Debug)]
@@ -75,13 +55,6 @@ const CEILING: f64 = 50.0;
 /// The part of the window that a prediction may take.
 const SURE: f64 = 0.9;
 
-/// A ceiling, and what was measured below it.
-#[derive(Debug, Clone, Copy)]
-struct Ceiling {
-    percent: f64,
-    cost: Cost,
-}
-
 /// Makes all measurements. Calls `on_step` with one line for each.
 ///
 /// Errors: places of two kinds, and a backup that fails.
@@ -89,7 +62,7 @@ pub fn tune(context: &RunContext, spec: &TuneSpec, on_step: &dyn Fn(&str)) -> Re
     let platform = platform::record(context, &directories(spec));
     let places = places(context, spec)?;
     let each = (spec.time / PARTS).clamp(EACH_LEAST, EACH_MOST);
-    let mut machine = Measured::new(context, &spec.source, &places, (each, spec.time), on_step);
+    let mut machine = ThisMachine::new(context, &spec.source, &places, (each, spec.time), on_step);
     let mut choices = choices(context, spec);
     if spec.within.is_some() {
         // The size of the source is known from a backup that has begun.
@@ -125,19 +98,19 @@ fn directories(spec: &TuneSpec) -> Vec<PathBuf> {
     spec.to.iter().filter(is_path).map(PathBuf::from).collect()
 }
 
-fn places(context: &RunContext, spec: &TuneSpec) -> Result<Places> {
+fn places(context: &RunContext, spec: &TuneSpec) -> Result<TrialPlaces> {
     let directories = directories(spec);
     ensure!(
         !spec.to.is_empty() && (directories.is_empty() || directories.len() == spec.to.len()),
         "the places must be directories, or addresses of object stores, and not both"
     );
     match directories.is_empty() {
-        true => Ok(Places::Prefixes(spec.to.clone())),
+        true => Ok(TrialPlaces::Prefixes(spec.to.clone())),
         false => {
             // A killed search leaves its directory, and a container has one number for all its processes.
             let name = format!("tune-{}", Uuid::new_v4());
             let scratch = Scratch::named(&*context.storage, &directories, &name)?;
-            Ok(Places::Directories(scratch))
+            Ok(TrialPlaces::Directories(scratch))
         }
     }
 }
@@ -244,7 +217,7 @@ fn most_pace(spec: &TuneSpec, source_bytes: Option<u64>) -> Option<f64> {
 
 /// The lowest ceiling that leaves a backup enough time, measured; `None`: none does, or there was no time to find out.
 fn ceiling(
-    machine: &mut Measured<'_>,
+    machine: &mut ThisMachine<'_>,
     choices: &Choices,
     found: &Found,
 ) -> Result<Option<Ceiling>> {
@@ -271,7 +244,7 @@ fn ceiling(
         let keeps = choices
             .most_pace
             .is_none_or(|most| trial.cost.pace() <= most);
-        if keeps && trial.end == End::Measured {
+        if keeps && trial.end == TrialEnd::Measured {
             let cost = trial.cost;
             return Ok(Some(Ceiling { percent, cost }));
         }

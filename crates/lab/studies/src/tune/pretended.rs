@@ -1,10 +1,16 @@
 //! Pretended machines: the search must end within 5 % of the best of a full sweep.
+//!
+//! Invariants
+//! - A machine's limits are known, so the best of all settings is, too.
+//! - Measurements differ by chance, from a seed.
+//!
+//! Leaves to others: memory and the ends of backups (`measured.rs` has tests of its own), and ceilings of CPU time.
 
 use longshore_codec::{Algorithm, Level};
 use longshore_pipeline::OffloadMode;
 
-use super::door::{Cost, End, Machine, Most, Objective, Setting, Trial};
-use super::search::{Choices, Found, Verdict, search};
+use super::door::{Cost, Machine, MachineTrial, Most, Objective, Setting, TrialEnd};
+use super::search::{Choices, Found, StepVerdict, search};
 
 const BYTES: f64 = 1e9;
 
@@ -16,7 +22,7 @@ struct Pretended {
     /// Of one stripe's device, and how many there are.
     device: f64,
     devices: usize,
-    /// What all devices share.
+    /// The rate that all devices share.
     way: f64,
     /// An accelerator's share of the work, 0 if there is none.
     accelerator: f64,
@@ -97,7 +103,7 @@ impl Pretended {
 }
 
 impl Machine for Pretended {
-    fn measure(&mut self, setting: &Setting, most: &Most) -> anyhow::Result<Trial> {
+    fn measure(&mut self, setting: &Setting, most: &Most) -> anyhow::Result<MachineTrial> {
         self.trials_left = self.trials_left.saturating_sub(1);
         let mut cost = self.without_noise(setting);
         cost.wall_s *= 1.0 + self.noise * self.chance();
@@ -107,7 +113,7 @@ impl Machine for Pretended {
             .min(1.0);
         let of = |value: f64| value * part;
         self.measured_s += of(cost.wall_s);
-        Ok(Trial {
+        Ok(MachineTrial {
             cost: Cost {
                 plain_bytes: of(BYTES) as u64,
                 wall_s: of(cost.wall_s),
@@ -115,9 +121,9 @@ impl Machine for Pretended {
                 stored_bytes: of(cost.stored_bytes as f64) as u64,
             },
             end: if part < 1.0 {
-                End::GivenUp
+                TrialEnd::GivenUp
             } else {
-                End::Measured
+                TrialEnd::Measured
             },
         })
     }
@@ -344,7 +350,7 @@ fn hopeless_measurements_end_early_and_none_is_made_twice() {
         found
             .steps
             .iter()
-            .any(|step| step.verdict == Verdict::GivenUp)
+            .any(|step| step.verdict == StepVerdict::GivenUp)
     );
     let whole: f64 = found
         .steps
@@ -357,7 +363,8 @@ fn hopeless_measurements_end_early_and_none_is_made_twice() {
         machine.measured_s
     );
     for (n, step) in found.steps.iter().enumerate() {
-        let is_measured_on_purpose = matches!(step.verdict, Verdict::Start | Verdict::Again);
+        let is_measured_on_purpose =
+            matches!(step.verdict, StepVerdict::Start | StepVerdict::Again);
         let earlier = found.steps[..n].iter();
         assert!(is_measured_on_purpose || earlier.clone().all(|s| s.setting != step.setting));
     }

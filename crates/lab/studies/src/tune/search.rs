@@ -15,7 +15,7 @@ use anyhow::Result;
 use longshore_codec::{Algorithm, Level};
 use longshore_pipeline::OffloadMode;
 
-use super::door::{Cost, End, Machine, Most, Objective, Setting, Trial};
+use super::door::{Cost, Machine, MachineTrial, Most, Objective, Setting, TrialEnd};
 
 /// A difference that counts, at least: rounds of one backup on a quiet machine differ by one or two percent.
 const MARGIN: f64 = 0.02;
@@ -43,9 +43,9 @@ pub struct Choices {
     pub buffers: Vec<usize>,
 }
 
-/// What became of a measured setting.
+/// The fate of a measured setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum StepVerdict {
     /// The defaults, measured first.
     Start,
     /// Better than all before it.
@@ -64,10 +64,10 @@ pub enum Verdict {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub struct Step {
+pub struct SearchStep {
     pub setting: Setting,
     pub cost: Cost,
-    pub verdict: Verdict,
+    pub verdict: StepVerdict,
 }
 
 /// The end of a search.
@@ -77,7 +77,7 @@ pub struct Found {
     /// Its cost, measured next to that of the start.
     pub cost: Cost,
     pub start: Cost,
-    pub steps: Vec<Step>,
+    pub steps: Vec<SearchStep>,
     /// The difference that counted.
     pub margin: f64,
     /// The time was over before everything was tried.
@@ -87,7 +87,7 @@ pub struct Found {
 /// Finds the best of the choices on a machine.
 ///
 /// Errors: those of the machine.
-pub fn search(choices: &Choices, machine: &mut dyn Machine) -> Result<Found> {
+pub(super) fn search(choices: &Choices, machine: &mut dyn Machine) -> Result<Found> {
     let first = machine.measure(&choices.start, &Most::ANYTHING)?.cost;
     let second = machine.measure(&choices.start, &Most::ANYTHING)?.cost;
     let (a, b) = (choices.objective.of(&first), choices.objective.of(&second));
@@ -101,8 +101,8 @@ pub fn search(choices: &Choices, machine: &mut dyn Machine) -> Result<Found> {
         // Both are of one setting: their difference is chance.
         margin: noise.max(MARGIN),
         steps: vec![
-            step(choices.start, first, Verdict::Start),
-            step(choices.start, second, Verdict::Start),
+            step(choices.start, first, StepVerdict::Start),
+            step(choices.start, second, StepVerdict::Start),
         ],
         is_cut: false,
     };
@@ -118,8 +118,8 @@ pub fn search(choices: &Choices, machine: &mut dyn Machine) -> Result<Found> {
     search.settled()
 }
 
-fn step(setting: Setting, cost: Cost, verdict: Verdict) -> Step {
-    Step {
+fn step(setting: Setting, cost: Cost, verdict: StepVerdict) -> SearchStep {
+    SearchStep {
         setting,
         cost,
         verdict,
@@ -141,7 +141,7 @@ struct Search<'a> {
     /// The number of buffers that the best takes by itself.
     buffers: usize,
     margin: f64,
-    steps: Vec<Step>,
+    steps: Vec<SearchStep>,
     is_cut: bool,
 }
 
@@ -175,7 +175,7 @@ impl Search<'_> {
             if !is_taken && stripes < now.stripes && self.is_as_good(&tried, &cost) {
                 self.take(Setting { stripes, ..now }, tried);
                 if let Some(last) = self.steps.last_mut() {
-                    last.verdict = Verdict::Simpler;
+                    last.verdict = StepVerdict::Simpler;
                 }
             } else if !is_taken && stripes > now.stripes {
                 useless += 1;
@@ -217,7 +217,7 @@ impl Search<'_> {
     /// Measures a setting that was not measured yet, and takes it if it is better. Returns its cost, if it reached the end.
     fn attempt(&mut self, setting: Setting) -> Result<Option<Cost>> {
         if let Some(known) = self.steps.iter().find(|step| step.setting == setting) {
-            let is_known = !matches!(known.verdict, Verdict::GivenUp | Verdict::InMemory);
+            let is_known = !matches!(known.verdict, StepVerdict::GivenUp | StepVerdict::InMemory);
             return Ok(is_known.then_some(known.cost));
         }
         if !self.machine.has_time() {
@@ -227,26 +227,26 @@ impl Search<'_> {
         let trial = self.machine.measure(&setting, &self.most())?;
         let verdict = self.judge(&trial);
         self.steps.push(step(setting, trial.cost, verdict));
-        if verdict == Verdict::Taken {
+        if verdict == StepVerdict::Taken {
             self.take(setting, trial.cost);
         }
-        Ok((trial.end == End::Measured).then_some(trial.cost))
+        Ok((trial.end == TrialEnd::Measured).then_some(trial.cost))
     }
 
-    fn judge(&self, trial: &Trial) -> Verdict {
+    fn judge(&self, trial: &MachineTrial) -> StepVerdict {
         let (_, best) = self.best;
         match (self.keeps_window(&trial.cost), self.keeps_window(&best)) {
-            _ if trial.end == End::GivenUp => Verdict::GivenUp,
-            _ if trial.end == End::InMemory => Verdict::InMemory,
-            (false, true) => Verdict::TooLong,
-            (true, false) => Verdict::Taken,
+            _ if trial.end == TrialEnd::GivenUp => StepVerdict::GivenUp,
+            _ if trial.end == TrialEnd::InMemory => StepVerdict::InMemory,
+            (false, true) => StepVerdict::TooLong,
+            (true, false) => StepVerdict::Taken,
             // Before the window is kept, time is what matters.
             (false, false) if trial.cost.pace() < best.pace() * (1.0 - self.margin) => {
-                Verdict::Taken
+                StepVerdict::Taken
             }
-            (false, false) => Verdict::TooLong,
-            (true, true) if self.is_better(&trial.cost, &best) => Verdict::Taken,
-            (true, true) => Verdict::NotBetter,
+            (false, false) => StepVerdict::TooLong,
+            (true, true) if self.is_better(&trial.cost, &best) => StepVerdict::Taken,
+            (true, true) => StepVerdict::NotBetter,
         }
     }
 
@@ -299,7 +299,7 @@ impl Search<'_> {
         if best != start {
             for (setting, costs) in [(best, &mut of_best), (start, &mut of_start)] {
                 let again = self.machine.measure(&setting, &Most::ANYTHING)?.cost;
-                self.steps.push(step(setting, again, Verdict::Again));
+                self.steps.push(step(setting, again, StepVerdict::Again));
                 costs.push(again);
             }
         }

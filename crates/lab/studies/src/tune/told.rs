@@ -1,5 +1,9 @@
 //! The report of a search, and its result as a configuration.
 //!
+//! Invariants
+//! - A prediction is called one, and what weakens the result stands in the headline.
+//! - The command line and the configuration say the same.
+//!
 //! Leaves to others: the search, and the forms of a report (`report/`).
 
 use std::ffi::OsString;
@@ -7,9 +11,8 @@ use std::fmt::Write;
 
 use longshore_pipeline::{Limit, OffloadMode};
 
-use super::door::{Cost, Objective};
-use super::search::{Choices, Found, Step, Verdict};
-use super::{Ceiling, TuneSpec};
+use super::door::{Ceiling, Cost, Objective, TuneSpec};
+use super::search::{Choices, Found, SearchStep, StepVerdict};
 use crate::platform;
 use crate::report::{
     At, Axis, Chart, Column, Positions, Report, ReportFormat, Section, Series, Table,
@@ -230,7 +233,7 @@ impl Told<'_> {
     }
 
     fn steps(&self) -> Section {
-        let row = |step: &Step| {
+        let row = |step: &SearchStep| {
             let cost = &step.cost;
             vec![
                 step.setting.to_string().into(),
@@ -264,7 +267,7 @@ impl Told<'_> {
             ));
         }
         let names = self.found.steps.iter().map(|step| step.setting.to_string());
-        let rate = |step: &Step| Some(1e-6 / step.cost.pace());
+        let rate = |step: &SearchStep| Some(1e-6 / step.cost.pace());
         Section {
             heading: "Steps".into(),
             prose,
@@ -298,16 +301,16 @@ impl Told<'_> {
     }
 }
 
-fn words(verdict: Verdict) -> &'static str {
+fn words(verdict: StepVerdict) -> &'static str {
     match verdict {
-        Verdict::Start => "where it began",
-        Verdict::Taken => "better: taken",
-        Verdict::Simpler => "as good with fewer stripes: taken",
-        Verdict::NotBetter => "not better",
-        Verdict::GivenUp => "given up early",
-        Verdict::InMemory => "not measured: memory held all of it",
-        Verdict::TooLong => "would take too long",
-        Verdict::Again => "measured again",
+        StepVerdict::Start => "where it began",
+        StepVerdict::Taken => "better: taken",
+        StepVerdict::Simpler => "as good with fewer stripes: taken",
+        StepVerdict::NotBetter => "not better",
+        StepVerdict::GivenUp => "given up early",
+        StepVerdict::InMemory => "not measured: memory held all of it",
+        StepVerdict::TooLong => "would take too long",
+        StepVerdict::Again => "measured again",
     }
 }
 
@@ -384,7 +387,23 @@ mod tests {
     #[test]
     fn the_result_is_a_command_a_configuration_and_a_prediction() {
         let spec = spec();
-        let choices = super::super::choices(&context(), &spec);
+        let start = Setting {
+            algorithm: Algorithm::QatDeflate,
+            level: Level::Low,
+            engine: OffloadMode::Software,
+            stripes: 2,
+            buffer_bytes: None,
+            buffer_count: None,
+        };
+        let choices = Choices {
+            objective: spec.objective,
+            most_pace: None,
+            start,
+            codecs: Vec::new(),
+            stripes: Vec::new(),
+            buffer_bytes: Vec::new(),
+            buffers: Vec::new(),
+        };
         let found = Found {
             setting: Setting {
                 algorithm: Algorithm::Zstd,
@@ -433,16 +452,5 @@ mod tests {
         );
         assert!(said.contains("give --time more"), "{said}");
         assert!(told.again().contains("more than 4 min"), "{}", told.again());
-    }
-
-    fn context() -> longshore_pipeline::RunContext {
-        longshore_pipeline::RunContext {
-            keyring: Default::default(),
-            storage: std::sync::Arc::new(longshore_io::Host::new()),
-            clock: std::sync::Arc::new(longshore_io::HostClock),
-            catalog: None,
-            accelerators: Vec::new(),
-            cancel: Default::default(),
-        }
     }
 }
