@@ -131,7 +131,7 @@ impl Objective {
 
 /// A ceiling, and the cost below it.
 #[derive(Debug, Clone, Copy)]
-pub struct Ceiling {
+pub struct CpuCeiling {
     pub percent: f64,
     pub cost: Cost,
 }

@@ -23,7 +23,7 @@ use longshore_codec::{Algorithm, Level};
 use longshore_pipeline::{OffloadMode, RunContext};
 use uuid::Uuid;
 
-use door::{Ceiling, Machine, Most, Setting, TrialEnd};
+use door::{CpuCeiling, Machine, Most, Setting, TrialEnd};
 pub use door::{Objective, TuneSpec};
 use measured::{ThisMachine, TrialPlaces};
 use search::{Choices, Found, HOPELESS};
@@ -220,7 +220,7 @@ fn ceiling(
     machine: &mut ThisMachine<'_>,
     choices: &Choices,
     found: &Found,
-) -> Result<Option<Ceiling>> {
+) -> Result<Option<CpuCeiling>> {
     let cores = longshore_facts::cores() as f64;
     let least = |percent: f64| found.cost.cpu_pace() / (cores * percent / 100.0);
     let percents = CEILINGS
@@ -246,7 +246,7 @@ fn ceiling(
             .is_none_or(|most| trial.cost.pace() <= most);
         if keeps && trial.end == TrialEnd::Measured {
             let cost = trial.cost;
-            return Ok(Some(Ceiling { percent, cost }));
+            return Ok(Some(CpuCeiling { percent, cost }));
         }
     }
     Ok(None)

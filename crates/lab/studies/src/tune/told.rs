@@ -11,7 +11,7 @@ use std::fmt::Write;
 
 use longshore_pipeline::{Limit, OffloadMode};
 
-use super::door::{Ceiling, Cost, Objective, TuneSpec};
+use super::door::{Cost, CpuCeiling, Objective, TuneSpec};
 use super::search::{Choices, Found, SearchStep, StepVerdict};
 use crate::platform;
 use crate::report::{
@@ -27,7 +27,7 @@ pub(super) struct Told<'a> {
     pub spec: &'a TuneSpec,
     pub choices: &'a Choices,
     pub found: &'a Found,
-    pub ceiling: Option<Ceiling>,
+    pub ceiling: Option<CpuCeiling>,
     pub source_bytes: Option<u64>,
     /// Of the last backup that reached its end; `None`: all were ended early.
     pub limit: Option<Limit>,
@@ -423,7 +423,7 @@ mod tests {
             spec: &spec,
             choices: &choices,
             found: &found,
-            ceiling: Some(Ceiling {
+            ceiling: Some(CpuCeiling {
                 percent: 25.0,
                 cost: cost(4.0),
             }),
