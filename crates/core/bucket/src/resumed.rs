@@ -35,8 +35,8 @@ pub(crate) struct KnownParts(HashMap<usize, KnownPart>);
 struct KnownPart {
     len: u64,
     tag: String,
-    /// When the store got it, in nanoseconds since the Unix epoch; 0 if it does not tell that.
-    at_ns: i64,
+    /// When the store got it, in nanoseconds since the Unix epoch; `None` if it does not tell that.
+    at_ns: Option<i64>,
 }
 
 /// The parts of an upload that has not ended, in sum.
@@ -44,8 +44,9 @@ struct KnownPart {
 pub struct UploadState {
     pub parts: u64,
     pub bytes: u64,
-    /// When the last part came, by the store's clock; 0 if none did, or the store does not tell.
-    pub last_ns: i64,
+    /// When the last part came, by the store's clock; 0 if none did. `None`: the store does not tell of some part, and that one may
+    /// be the last.
+    pub last_ns: Option<i64>,
 }
 
 impl KnownParts {
@@ -121,7 +122,7 @@ impl Bucket {
         Ok(Some(UploadState {
             parts: known.0.len() as u64,
             bytes: parts.clone().map(|part| part.len).sum(),
-            last_ns: parts.map(|part| part.at_ns).max().unwrap_or(0),
+            last_ns: last(parts.map(|part| part.at_ns)),
         }))
     }
 
@@ -161,6 +162,11 @@ impl Bucket {
     }
 }
 
+/// The last of these times; `None` if one is not known.
+fn last(mut times: impl Iterator<Item = Option<i64>>) -> Option<i64> {
+    times.try_fold(0, |last, at| Some(at?.max(last)))
+}
+
 async fn parts(asking: &Asking, key: &str, id: &str) -> Result<KnownParts, StoreError> {
     let mut known = KnownParts::default();
     let mut after = None;
@@ -177,19 +183,21 @@ async fn parts(asking: &Asking, key: &str, id: &str) -> Result<KnownParts, Store
         for row in page.part {
             let part = KnownPart {
                 len: row.size,
-                at_ns: row.at_ns().unwrap_or(0),
+                at_ns: row.at_ns(),
                 tag: row.e_tag,
             };
             if let Some(index) = row.part_number.checked_sub(1) {
                 known.0.insert(index, part);
             }
         }
-        let next = page.next_part_number_marker;
-        if !page.is_truncated || next.is_none() {
+        if !page.is_truncated {
             return Ok(known);
         }
+        let next = page.next_part_number_marker;
         if next <= after {
-            return Err(odd("the next page of its parts is the same one"));
+            return Err(odd(
+                "it does not say where the next page of its parts begins",
+            ));
         }
         after = next;
     }
@@ -200,11 +208,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_last_part_of_an_upload_has_a_time_only_if_all_have_one() {
+        assert_eq!(last([Some(3), Some(7), Some(5)].into_iter()), Some(7));
+        assert_eq!(last([Some(3), None].into_iter()), None);
+        assert_eq!(last(std::iter::empty()), Some(0));
+    }
+
+    #[test]
     fn a_part_is_there_only_with_the_same_length_and_the_same_sum() {
         let part = |len, tag: &str| KnownPart {
             len,
             tag: tag.to_owned(),
-            at_ns: 0,
+            at_ns: None,
         };
         let sum = "\"900150983cd24fb0d6963f7d28e17f72\"";
         let known = KnownParts(HashMap::from([

@@ -326,14 +326,15 @@ fn source(
         sts: sts(env)?,
         warn: &warn_once,
     };
-    let of_profile = role::source(name, profile, &around)?;
     if explicit {
+        let of_profile = role::source(name, profile, &around)?;
         return of_profile.ok_or_else(|| format!("the profile {name:?} has no credentials"));
     }
+    // A profile that is not used is neither refused nor warned of.
     if let Some(found) = of_machine(env)? {
         return Ok(found);
     }
-    if let Some(found) = of_profile {
+    if let Some(found) = role::source(name, profile, &around)? {
         return Ok(found);
     }
     let off = get("AWS_EC2_METADATA_DISABLED")?;

@@ -94,13 +94,24 @@ impl Bucket {
                 }
                 let rows = page.upload.into_iter();
                 found.uploads.extend(rows.filter_map(|row| row.read(&from)));
-                let (true, Some(key)) = (page.is_truncated, page.next_key_marker) else {
+                if !page.is_truncated {
                     return Ok(found);
-                };
-                let next = (key, page.next_upload_id_marker.unwrap_or_default());
-                if after.as_ref() == Some(&next) {
-                    return Err(odd("the next page of its listing is the same one"));
                 }
+                let next = page.next_key_marker.map(|key| {
+                    let id = page.next_upload_id_marker.unwrap_or_default();
+                    (key, id)
+                });
+                // Uploads of one key are in the order of their beginnings, and not of their identifiers.
+                let is_next = next.as_ref().is_some_and(|(key, id)| {
+                    after
+                        .as_ref()
+                        .is_none_or(|(before, last)| key > before || (key == before && id != last))
+                });
+                let (Some(next), true) = (next, is_next) else {
+                    return Err(odd(
+                        "it does not say where the next page of its listing begins",
+                    ));
+                };
                 after = Some(next);
             }
         })?;

@@ -65,13 +65,19 @@ pub fn left_uploads(
         let key = format!("{}{}", place.beginning, upload.name);
         let state = match has_address(&key) {
             true => place.bucket.upload_state(&key, &upload.id, &NEVER)?,
-            false => Some(UploadState::default()),
+            // Its parts cannot be asked for.
+            false => Some(UploadState {
+                last_ns: Some(0),
+                ..UploadState::default()
+            }),
         };
         // One that has ended meanwhile is none.
         let Some(state) = state else { continue };
-        let last_ns = state.last_ns.max(upload.begun_ns.unwrap_or(0));
-        let idle = (found.now_ns > 0 && last_ns > 0)
-            .then(|| (found.now_ns - last_ns).max(0) / 1_000_000_000);
+        let last_ns = state
+            .last_ns
+            .map(|last| last.max(upload.begun_ns.unwrap_or(0)));
+        let last_ns = last_ns.filter(|last| found.now_ns > 0 && *last > 0);
+        let idle = last_ns.map(|last| (found.now_ns - last).max(0) / 1_000_000_000);
         left.push(LeftUpload {
             address: place.bucket.address(&key),
             begun_us: upload.begun_ns.map(|ns| ns / 1000),
@@ -81,7 +87,7 @@ pub fn left_uploads(
             protected_by: place.protection(&key, (idle, idle_s), &mut folders)?,
             id: upload.id,
             key,
-            last_ns,
+            last_ns: last_ns.unwrap_or(0),
         });
     }
     left.sort_by(|a, b| (&a.address, a.begun_us).cmp(&(&b.address, b.begun_us)));
@@ -103,7 +109,7 @@ pub fn abort_left_upload(
     };
     // A part came since it was shown, perhaps in place of an equal one.
     let is_changed = (state.parts, state.bytes) != (upload.parts, upload.bytes);
-    if is_changed || state.last_ns > upload.last_ns {
+    if is_changed || state.last_ns.is_none_or(|last| last > upload.last_ns) {
         return Ok(Some("it has got a part since it was looked at".to_owned()));
     }
     let ages = (upload.idle_s, idle_s);
