@@ -78,6 +78,7 @@ BLOCK_FIXED_LEN = 72
 SLOTS_MAX = 32
 OBJECT_MAX = 65_536
 OBJECTS_MAX = 64
+NAMES_MAX = 256
 COSTLY_MAX = 8
 KEYS_PARTS_MAX = 4
 PARITY_MAX = 8
@@ -1960,11 +1961,15 @@ def objects_of(folders, set_id):
                 path = os.path.join(folder, name)
                 if stat.S_ISREG(os.lstat(path).st_mode):
                     found.setdefault(name, []).append(path)
-    for name in sorted(found)[:OBJECTS_MAX]:
+    good = 0
+    for name in sorted(found)[:NAMES_MAX]:
+        if good == OBJECTS_MAX:
+            break
         for path in found[name]:
             with open(path, "rb") as file:
                 data = file.read(OBJECT_MAX + 1)
             if hashlib.sha256(data).hexdigest()[:16] == name[len(begin) : -4]:
+                good += 1
                 yield data
                 break
 

@@ -34,25 +34,29 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// The time for which a program that gave no answer is not asked again.
 const SILENCE: Duration = Duration::from_secs(300);
 
-/// Programs that gave no answer, with the time, by this process's clock, at which they may be asked again.
-static SILENT: Mutex<Vec<(String, Duration)>> = Mutex::new(Vec::new());
+/// What was asked: the errand, the id of the key, and the program with its words.
+type Asked = (&'static str, String, Vec<String>);
 
-/// Errors: this program gave no answer a while ago.
-fn check_silent(program: &str, now: Duration) -> Result<(), String> {
+/// What got no answer, with the time, by this process's clock, at which it may be asked again.
+static SILENT: Mutex<Vec<(Asked, Duration)>> = Mutex::new(Vec::new());
+
+/// Errors: the program gave no answer to this a while ago.
+fn check_silent(asked: &Asked, now: Duration) -> Result<(), String> {
     let mut silent = SILENT.lock().unwrap_or_else(PoisonError::into_inner);
     silent.retain(|(_, until)| now < *until);
-    match silent.iter().any(|(name, _)| name == program) {
-        false => Ok(()),
-        true => Err(format!(
-            "{program} gave no answer before, and is not asked again for {} minutes",
-            SILENCE.as_secs() / 60
+    match silent.iter().find(|(one, _)| one == asked) {
+        None => Ok(()),
+        Some((_, until)) => Err(format!(
+            "{} gave no answer before, and is not asked again for {} s",
+            asked.2.first().map_or("", String::as_str),
+            until.saturating_sub(now).as_secs().max(1)
         )),
     }
 }
 
-fn note_silent(program: &str, now: Duration) {
+fn note_silent(asked: &Asked, now: Duration) {
     let mut silent = SILENT.lock().unwrap_or_else(PoisonError::into_inner);
-    silent.push((program.to_owned(), now + SILENCE));
+    silent.push((asked.clone(), now + SILENCE));
 }
 
 /// Whether the value of an option names such a key, and no file.
@@ -139,12 +143,14 @@ pub fn check_file(configuration: Option<&Path>) -> Result<(), String> {
 }
 
 fn run(words: &[String], ask: &Ask) -> Result<Zeroizing<Vec<u8>>, String> {
+    // As the configuration has the words: a set's identifier in them makes no other question.
+    let asked = (named(ask.errand), ask.key_id.to_owned(), words.to_vec());
     let filled = |word: &String| word.replace("{key}", ask.key_id).replace("{set}", ask.set);
     let [program, words @ ..] = words else {
         return Err(missing(ask.errand));
     };
     let words: Vec<String> = words.iter().map(filled).collect();
-    check_silent(program, HostClock.now())?;
+    check_silent(&asked, HostClock.now())?;
     // A file may be named by what was filled in.
     check(program, &words)?;
     let command = child::named(Path::new(program)).map_err(|why| why.to_string());
@@ -162,7 +168,7 @@ fn run(words: &[String], ask: &Ask) -> Result<Zeroizing<Vec<u8>>, String> {
     let said = said.map_err(|error| match error {
         Unanswered::Cancelled => "it was interrupted".to_owned(),
         Unanswered::TooLong(_) => {
-            note_silent(program, HostClock.now());
+            note_silent(&asked, HostClock.now());
             format!("{program}: {error}")
         }
         error => format!("{program}: {error}"),
@@ -186,14 +192,15 @@ mod tests {
     #[test]
     fn a_program_that_gave_no_answer_is_asked_again_after_a_while_alone() {
         let at = |s: u64| Duration::from_secs(1_000_000 + s);
-        assert!(check_silent("/of/a/test", at(0)).is_ok());
-        note_silent("/of/a/test", at(0));
-        let refused = check_silent("/of/a/test", at(299)).unwrap_err();
-        assert!(
-            refused.contains("not asked again for 5 minutes"),
-            "{refused}"
-        );
-        assert!(check_silent("/of/another/test", at(299)).is_ok());
-        assert!(check_silent("/of/a/test", at(300)).is_ok());
+        let asked = |errand, key: &str| (errand, key.to_owned(), vec!["/of/a/test".to_owned()]);
+        let one = asked("wrap_command", "a");
+        assert!(check_silent(&one, at(0)).is_ok());
+        note_silent(&one, at(0));
+        let refused = check_silent(&one, at(290)).unwrap_err();
+        assert!(refused.contains("not asked again for 10 s"), "{refused}");
+        // The same program for another key, and for the other errand.
+        assert!(check_silent(&asked("wrap_command", "b"), at(290)).is_ok());
+        assert!(check_silent(&asked("unwrap_command", "a"), at(290)).is_ok());
+        assert!(check_silent(&one, at(300)).is_ok());
     }
 }

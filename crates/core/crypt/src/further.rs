@@ -2,6 +2,7 @@
 //!
 //! Invariants
 //! - Objects are looked at only where no slot of the set itself opens it, and programs are asked after everything else.
+//! - An object counts as made only if readers look at it and try its slots.
 //! - A set key from an object is right if the set's commitment and the object's MAC agree, both compared in constant time.
 //! - How many objects there are, and what they ask for, is bounded: [`OBJECTS_MAX`], and [`COSTLY_MAX`] slots of passphrases and of
 //!   programs' keys.
@@ -15,11 +16,11 @@ use crate::age;
 use crate::command::set_name;
 use crate::error::ObjectsTold;
 use crate::keys::{Keys, Slot, SlotKind};
-use crate::object::{KeyObject, OBJECTS_MAX, RecipientMark};
+use crate::object::{KeyObject, OBJECTS_MAX};
 use crate::recipient::Recipient;
 use crate::roots::{KeyContext, Root};
 use crate::set::SetKeys;
-use crate::{Error, Identities, Recipients, Secret};
+use crate::{Error, Identities, Identity, Recipients, Secret};
 
 /// The most slots of passphrases, and of programs' keys, that are tried of all objects of a set.
 const COSTLY_MAX: usize = 8;
@@ -115,16 +116,87 @@ impl OpenedSet {
         object.is_of(&self.id, &self.commitment) && is_proved(&self.keys, object)
     }
 
-    /// Whether these objects, of which those that are not proved count for nothing, have a slot for each of the recipients. Of a passphrase
-    /// that is not told.
-    pub fn covers(&self, objects: &[KeyObject], recipients: &Recipients) -> bool {
-        let proved: Vec<&KeyObject> = objects.iter().filter(|o| self.proves(o)).collect();
-        let has = |mark: RecipientMark| {
-            let mut marks = proved.iter().flat_map(|object| &object.marks);
-            marks.any(|found| bool::from(found.ct_eq(&mark)))
+    /// Whether a proved object has a slot for each of the recipients, which opens with the identity of that recipient where `own` has it.
+    /// A passphrase is at hand always.
+    pub fn covers(&self, object: &KeyObject, recipients: &Recipients, own: &Identities) -> bool {
+        let has = |recipient: &Recipient| match recipient.marked() {
+            None => self.has_opened(&object.slots, recipient, own) == Some(true),
+            Some(text) => {
+                let mark = self.keys.mark(&text);
+                let all = object.marks.iter().zip(&object.slots);
+                let theirs = all.filter(|(found, _)| bool::from(found.ct_eq(&mark)));
+                let slots: Vec<Slot> = theirs.map(|(_, slot)| slot.clone()).collect();
+                // Where no identity tells more, the mark decides: whoever made it has the set key.
+                !slots.is_empty() && self.has_opened(&slots, recipient, own) != Some(false)
+            }
         };
-        let mut all = recipients.list().iter();
-        all.all(|r| r.marked().is_some_and(|text| has(self.keys.mark(&text))))
+        self.proves(object) && recipients.list().iter().all(has)
+    }
+
+    /// Whether the recipient's own identity opens one of the slots; `None`: it is not at hand, or its program failed.
+    fn has_opened(
+        &self,
+        slots: &[Slot],
+        recipient: &Recipient,
+        own: &Identities,
+    ) -> Option<bool> {
+        let identity = match (recipient, recipient.marked()) {
+            (Recipient::Passphrase(p), _) => Identity::Passphrase(p.clone()),
+            (_, text) => {
+                let mut all = own.list().iter();
+                all.find(|one| text.is_some() && one.recipient().marked() == text)?
+                    .clone()
+            }
+        };
+        let alone = Identities::new(vec![identity]);
+        let opened = alone.open(slots, &set_name(&self.id), |secret| self.is_key(secret));
+        opened.ok().map(|secret| secret.is_some())
+    }
+
+    fn is_key(&self, secret: &Secret) -> bool {
+        bool::from(secret[..].ct_eq(&self.secret[..]))
+    }
+
+    /// Whether readers that find these objects next to the set look at this one, and try its slots for the recipients.
+    ///
+    /// Errors: [`Error::Object`], with why not.
+    pub fn check_read(
+        &self,
+        found: &FoundObjects,
+        object: &KeyObject,
+        recipients: &Recipients,
+    ) -> Result<(), Error> {
+        let objects = decoded(found, &self.id, &self.commitment);
+        let at = objects.iter().position(|one| one == object);
+        let at = at.ok_or(Error::Object {
+            what: "readers do not look at it, because too many others are next to the set: remove those, and run the command again",
+        })?;
+        let is_read = |recipient: &Recipient| {
+            let reader = match recipient {
+                Recipient::Passphrase(p) => Identity::Passphrase(p.clone()),
+                Recipient::Command(key) => Identity::Command(key.clone()),
+                _ => return true,
+            };
+            let reader = Identities::new(vec![reader]);
+            let tried = tried(&objects, &reader);
+            match recipient {
+                Recipient::Command(_) => tried[at].iter().any(|slot| reader.would_ask(slot)),
+                _ => {
+                    let mut all = objects.iter().zip(&tried);
+                    all.any(|(one, slots)| {
+                        let is_right = |secret: &Secret| self.is_key(secret) && self.proves(one);
+                        reader.open_here(slots, is_right).is_some()
+                    })
+                }
+            }
+        };
+        match recipients.list().iter().all(is_read) {
+            true => Ok(()),
+            false => Err(Error::Object {
+                what: "readers do not try its slot, because too many others for passphrases or programs are next to the set: remove those, and \
+                       run the command again",
+            }),
+        }
     }
 
     /// A new object for these recipients.
@@ -156,11 +228,10 @@ impl OpenedSet {
 
     /// The number of slots of a proved object that these identities open with this set's key.
     pub fn opens(&self, object: &KeyObject, identities: &Identities) -> usize {
-        let is_right = |secret: &Secret| bool::from(secret[..].ct_eq(&self.secret[..]));
         let name = set_name(&self.id);
         let opens = |slot: &&Slot| {
             let one = std::slice::from_ref(*slot);
-            matches!(identities.open(one, &name, is_right), Ok(Some(_)))
+            matches!(identities.open(one, &name, |secret| self.is_key(secret)), Ok(Some(_)))
         };
         object.slots.iter().filter(opens).count()
     }
@@ -181,9 +252,7 @@ fn by_objects(
     let commitment = Keys::decode(records)?.commitment;
     let context = KeyContext::of(header, records);
     let set = header.first_chunk().copied().unwrap_or_default();
-    let decoded = found.objects.iter().take(OBJECTS_MAX);
-    let decoded = decoded.filter_map(|bytes| KeyObject::decode(bytes).ok());
-    let objects: Vec<KeyObject> = decoded.filter(|o| o.is_of(&set, &commitment)).collect();
+    let objects = decoded(&found, &set, &commitment);
     let tried = tried(&objects, identities);
     let is_right = |object: &KeyObject, secret: &Secret| {
         let keys = SetKeys::derive(secret, context, header);
@@ -204,7 +273,20 @@ fn by_objects(
             Err(error) => failed = Some(error),
         }
     }
-    Err(told(failed.unwrap_or(refused), &found, objects.len()))
+    let all: usize = objects.iter().map(|object| object.slots.len()).sum();
+    let untried = all - tried.iter().map(Vec::len).sum::<usize>();
+    Err(told(
+        failed.unwrap_or(refused),
+        &found,
+        (objects.len(), untried),
+    ))
+}
+
+/// The objects of the set that readers look at.
+fn decoded(found: &FoundObjects, set: &[u8; 16], commitment: &Root) -> Vec<KeyObject> {
+    let all = found.objects.iter().take(OBJECTS_MAX);
+    let all = all.filter_map(|bytes| KeyObject::decode(bytes).ok());
+    all.filter(|o| o.is_of(set, commitment)).collect()
 }
 
 /// The slots of each object that are tried.
@@ -223,8 +305,8 @@ fn tried(objects: &[KeyObject], identities: &Identities) -> Vec<Vec<Slot>> {
     objects.iter().map(of_one).collect()
 }
 
-/// Why nothing opens the set, with what was seen of its objects.
-fn told(error: Error, found: &FoundObjects, count: usize) -> Error {
+/// Why nothing opens the set, with what was seen of its objects, and how many of their slots were not tried.
+fn told(error: Error, found: &FoundObjects, (count, untried): (usize, usize)) -> Error {
     let Error::NoIdentity {
         identities,
         slots,
@@ -249,6 +331,11 @@ fn told(error: Error, found: &FoundObjects, count: usize) -> Error {
     if found.more {
         objects += &format!(
             "; there are more than {OBJECTS_MAX} of these, and the others were not looked at (--key-object FILE names one)"
+        );
+    }
+    if untried > 0 {
+        objects += &format!(
+            "; {untried} slots of these were not tried (--key-object FILE names an object that is tried first)"
         );
     }
     if let Some(problem) = &found.problem {

@@ -133,17 +133,14 @@ fn marks_tell_whoever_opens_the_set_for_whom_an_object_is_and_nobody_else() {
     let ours = set(HEADER, &[&old]);
     let unlocked = opened(&ours, &old);
     let object = unlocked.object(&recipients(&[&new]), 5).unwrap();
-    let objects = [object.clone()];
-    assert!(unlocked.covers(&objects, &recipients(&[&new])));
-    assert!(!unlocked.covers(&objects, &recipients(&[&other])));
-    assert!(!unlocked.covers(&objects, &recipients(&[&new, &other])));
-    assert!(!unlocked.covers(&[], &recipients(&[&new])));
+    let none = Identities::default();
+    assert!(unlocked.covers(&object, &recipients(&[&new]), &none));
+    assert!(!unlocked.covers(&object, &recipients(&[&other]), &none));
+    assert!(!unlocked.covers(&object, &recipients(&[&new, &other]), &none));
     let more = unlocked.object(&recipients(&[&other]), 5).unwrap();
-    let both = [object.clone(), more.clone()];
-    assert!(unlocked.covers(&both, &recipients(&[&new, &other])));
     // A mark that somebody copied into an object of their own counts for nothing.
     let forged = with_slots(&object, more.slots);
-    assert!(!unlocked.covers(&[forged], &recipients(&[&new])));
+    assert!(!unlocked.covers(&forged, &recipients(&[&new]), &none));
     // The same recipient has another mark in another set.
     let theirs = set(HEADER, &[&old]);
     let theirs = ring(&old).open_again(HEADER, &theirs.records).unwrap();
@@ -153,10 +150,12 @@ fn marks_tell_whoever_opens_the_set_for_whom_an_object_is_and_nobody_else() {
     let phrases = Recipients::new(vec![Recipient::Passphrase(phrase)], true).unwrap();
     let kept = unlocked.object(&phrases, 5).unwrap();
     assert_eq!(mark(&kept), [0; 16], "nothing to try a passphrase at");
-    assert!(!unlocked.covers(std::slice::from_ref(&kept), &phrases));
-    assert_eq!(unlocked.opens(&kept, &Identities::default()), 0);
+    assert!(unlocked.covers(&kept, &phrases, &none), "a passphrase is tried");
+    assert!(!unlocked.covers(&object, &phrases, &none));
+    assert_eq!(unlocked.opens(&kept, &none), 0);
     let own = Identities::new(vec![new.clone(), old.clone()]);
     assert_eq!(unlocked.opens(&object, &own), 1);
+    assert!(unlocked.covers(&object, &recipients(&[&new]), &own));
 }
 
 #[test]
@@ -225,4 +224,49 @@ fn thousands_of_objects_are_looked_at_for_a_while_only() {
     // A named object comes first, whatever lies next to the set.
     let named = next_to(next_to(ring(&program), vec![good.encode().unwrap()]), many);
     assert!(named.open(HEADER, &ours.records).is_ok());
+}
+
+/// Goal: an object that its own recipient's reader would not try is not told as made.
+#[test]
+fn an_object_counts_only_if_readers_try_it() {
+    let old = Identity::new_x25519().unwrap();
+    let phrase = || {
+        let bytes = b"six words of some length".to_vec();
+        Passphrase::new(zeroize::Zeroizing::new(bytes))
+    };
+    let phrases = Recipients::new(vec![Recipient::Passphrase(phrase())], true).unwrap();
+    let ours = set(HEADER, &[&old]);
+    let unlocked = opened(&ours, &old);
+    let last = unlocked.object(&phrases, 5).unwrap();
+    // Anybody can put these there.
+    let slot = Slot {
+        kind: last.slots[0].kind,
+        bytes: Vec::new(),
+    };
+    let others: Vec<KeyObject> = (0..8)
+        .map(|made_us| KeyObject {
+            made_us,
+            ..with_slots(&last, vec![slot.clone()])
+        })
+        .collect();
+    let found = |first: &[KeyObject]| FoundObjects {
+        objects: first
+            .iter()
+            .chain([&last])
+            .map(|o| o.encode().unwrap())
+            .collect(),
+        ..FoundObjects::default()
+    };
+    let is_read = |first: &[KeyObject]| unlocked.check_read(&found(first), &last, &phrases).is_ok();
+    assert!(is_read(&others[..1]));
+    assert!(!is_read(&others));
+    let many: Vec<KeyObject> = (0..OBJECTS_MAX as i64)
+        .map(|n| unlocked.object(&recipients(&[&old]), n).unwrap())
+        .collect();
+    assert!(!is_read(&many) && is_read(&many[1..]));
+    // And the reader says that it did not try all.
+    let reader = ring(&Identity::Passphrase(phrase()));
+    let reader = next_to(reader, found(&others).objects);
+    let refused = reader.open(HEADER, &ours.records).unwrap_err();
+    assert!(refused.to_string().contains("1 slots of these were not tried"), "{refused}");
 }

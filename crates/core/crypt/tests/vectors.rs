@@ -109,7 +109,7 @@ fn a_key_object_is_the_specified_one_and_opens_the_set() {
         assert!(opened.proves(&object));
         let recipient = vectors["recipient"].as_str().unwrap().parse().unwrap();
         let recipients = Recipients::new(vec![recipient], false).unwrap();
-        assert!(opened.covers(std::slice::from_ref(&object), &recipients));
+        assert!(opened.covers(&object, &recipients, &Identities::default()));
         let mark = object.encode().unwrap()[66..82].to_vec();
         assert_eq!(mark, bytes(&vectors["mark"]));
     }

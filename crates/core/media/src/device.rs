@@ -30,8 +30,8 @@ pub use door::{
 };
 pub(crate) use door::{FIRST_BYTES, buffer, buffers};
 pub(crate) use file::STAGING_BYTES;
-pub use folder::{Folder, SeenObject, UNFINISHED};
-pub(crate) use folder::{bytes_of, found, seen};
+pub use folder::{Folder, SeenObject, is_key_object};
+pub(crate) use folder::{Named, found, seen};
 
 /// A device as a user specifies it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -33,8 +33,9 @@ impl BackupEntry {
 }
 
 impl Shelf {
-    /// Writes the key objects of a backup of a listing, by its index, next to its copy in a listing of `to`. Returns how many were
-    /// missing there, and the names of those that could not be taken along, with the reason.
+    /// Writes the key objects of a backup of a listing, by its index, next to each of its copies in a listing of `to`, in every place that
+    /// has not got them whole. Returns how many were missing there, and the names of those that could not be taken along, with the
+    /// reason.
     ///
     /// Errors: those of [`Shelf::lease_listed`]; an object cannot be written.
     pub fn copy_objects(
@@ -42,46 +43,35 @@ impl Shelf {
         (listing, index): (&Listing, usize),
         (to, there): (&Shelf, &Listing),
     ) -> Result<(u64, Vec<String>), Error> {
-        let found = &listing.sets[index];
         let set = |entry: &BackupEntry| Some(entry.complete()?.header.set);
-        let is_copy = |entry: &BackupEntry| set(entry).is_some() && set(entry) == set(found);
-        let lacks = |entry: &BackupEntry| {
-            let mut objects = found.objects.iter();
-            objects.any(|name| !entry.objects.contains(name))
-        };
-        let copy = there.sets.iter().position(is_copy);
-        let Some(copy) = copy.filter(|i| lacks(&there.sets[*i])) else {
-            return Ok((0, Vec::new()));
-        };
+        let found = set(&listing.sets[index]);
+        let copies = there.sets.iter().enumerate();
+        let copies: Vec<usize> = copies
+            .filter(|(_, entry)| found.is_some() && set(entry) == found)
+            .map(|(i, _)| i)
+            .collect();
+        let (mut copied, mut left) = (0, Vec::new());
+        if copies.is_empty() {
+            return Ok((copied, left));
+        }
         to.check_stopped()?;
-        let (from, into) = (
-            self.lease_listed(listing, index)?,
-            to.lease_listed(there, copy)?,
-        );
         let open = |shelf: &Shelf, devices: &[DeviceSpec]| -> Result<MediaSet, MediaError> {
             let opened: Vec<Arc<dyn BackupDevice>> =
                 devices.iter().map(|d| d.open(&shelf.storage)).collect();
             MediaSet::open(&opened)
         };
-        let (from, into) = (open(self, &from.devices)?, open(to, &into.devices)?);
+        let lease = self.lease_listed(listing, index)?;
+        let from = open(self, &lease.devices)?;
         let position = from.set(0)?.header.position;
-        let (seen, more) = from.key_objects(position)?;
-        let (mut copied, mut left) = (0, Vec::new());
-        for one in seen {
-            match one.object.map(|object| object.encode()) {
-                Ok(Ok(bytes)) => {
-                    for folder in into.folders() {
-                        folder.write(&one.name, &bytes)?;
-                    }
-                    copied += u64::from(!there.sets[copy].objects.contains(&one.name));
-                }
-                Ok(Err(why)) => left.push(format!("{}: {why}", one.name)),
-                Err(why) => left.push(format!("{}: {why}", one.name)),
-            }
+        for copy in copies {
+            let lease = to.lease_listed(there, copy)?;
+            let into = open(to, &lease.devices)?;
+            let (taken, problems) = into.take_objects(&from, position)?;
+            copied += taken;
+            left.extend(problems);
         }
-        if more {
-            left.push("more key objects than are looked at".to_owned());
-        }
+        left.sort();
+        left.dedup();
         Ok((copied, left))
     }
 }

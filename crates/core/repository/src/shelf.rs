@@ -800,7 +800,10 @@ impl Shelf {
         self.usable(listing, index).map(|()| index)
     }
 
-    fn meant_in(&self, listing: &Listing, label: Option<&str>) -> Result<usize, Error> {
+    /// The same in a listing, as its index.
+    ///
+    /// Errors: [`Error::Nothing`], [`Error::NoSuchLabel`], [`Error::Branches`].
+    pub fn meant_in(&self, listing: &Listing, label: Option<&str>) -> Result<usize, Error> {
         if let Some(label) = label {
             let found = listing.sets.iter().position(|s| s.label.as_str() == label);
             return found.ok_or_else(|| self.no_such(label));

@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use longshore_bucket::{Address, Error as StoreError};
 use longshore_io::{Dir, Storage};
-use longshore_media::{ObjectName, UNFINISHED};
 use longshore_wal::{IDENTITY_NAME, REFUSED_NAME, is_need};
 
 use crate::{Error, Label};
@@ -185,11 +184,6 @@ pub(crate) fn databases(
     }
     names.remove("lost+found");
     Ok(names.into_iter().collect())
-}
-
-/// Whether a name is that of a key object, or of one that is being written.
-pub(crate) fn is_key_object(name: &str) -> bool {
-    ObjectName::parse(name.strip_suffix(UNFINISHED).unwrap_or(name)).is_some()
 }
 
 /// Opens a directory of a target, which must exist.

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - A dry run writes nothing, and reads what the repair reads.
-//! - Exit code 0 means that the media are whole now.
+//! - Exit code 0 means that the media are whole now, and that each place has the key objects of its sets.
 //!
 //! Leaves to others: finding and writing stripes (`longshore-media`), and where a target has them (`repository`).
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use longshore_catalog::RunTask;
-use longshore_media::{BackupDevice, DeviceSpec, Error as MediaError, Examined, StripeFault};
+use longshore_media::{BackupDevice, DeviceSpec, Error as MediaError, Examined, MediaSet, StripeFault};
 use longshore_pipeline::{Error, NeededWal};
 use longshore_repository::{BackupLease, Shelf};
 use serde::Serialize;
@@ -37,15 +37,24 @@ struct Answer {
     label: Option<String>,
     stripes: Vec<Stripe>,
     written_bytes: u64,
+    /// Key objects that some place lacked.
+    key_objects: u64,
 }
 
 impl Answer {
     /// The state of the media now.
     fn summary(&self) -> String {
         let is_whole = |stripe: &&Stripe| stripe.state == StripeState::Whole;
+        let objects = match self.key_objects {
+            0 => String::new(),
+            count => format!(" {count} key objects were brought to places that lacked them."),
+        };
         match (self.written_bytes, self.dry_run) {
-            (0, false) => "All stripes are whole.".to_owned(),
-            (written, false) => format!("{} were written; all stripes are whole.", bytes(written)),
+            (0, false) => format!("All stripes are whole.{objects}"),
+            (written, false) => {
+                let written = bytes(written);
+                format!("{written} were written; all stripes are whole.{objects}")
+            }
             (_, true) => format!(
                 "{} of {} stripes are whole; nothing was written (--dry-run)",
                 self.stripes.iter().filter(is_whole).count(),
@@ -145,6 +154,7 @@ fn repair(options: &Repair, context: &Context) -> Result<Answer, Failure> {
         label: chosen.label(),
         stripes: stripes(media, &faults, !options.dry_run),
         written_bytes: 0,
+        key_objects: 0,
     };
     match options.dry_run {
         true => {
@@ -161,7 +171,33 @@ fn repair(options: &Repair, context: &Context) -> Result<Answer, Failure> {
             answer.written_bytes = examined.repair(&devices, &moved).map_err(Error::from)?;
         }
     }
+    if !options.dry_run {
+        answer.key_objects = bring_objects(&devices, context);
+    }
     Ok(answer)
+}
+
+/// Brings the key objects of each set to each place of its stripes, and returns how many some place lacked. What cannot be brought is
+/// a warning: the stripes are whole.
+fn bring_objects(devices: &[Arc<dyn BackupDevice>], context: &Context) -> u64 {
+    let warn = |why: &dyn std::fmt::Display| {
+        let text = format!("a key object is not at each place: {}", plain(&why.to_string()));
+        context.output.warn(&text);
+    };
+    let bring = || -> Result<u64, MediaError> {
+        let media = MediaSet::open(devices)?;
+        let mut brought = 0;
+        for set in media.sets()?.iter().filter(|set| set.trailer.is_some()) {
+            let (written, left) = media.take_objects(&media, set.header.position)?;
+            brought += written;
+            left.iter().for_each(|why| warn(why));
+        }
+        Ok(brought)
+    };
+    bring().unwrap_or_else(|error| {
+        warn(&error);
+        0
+    })
 }
 
 /// All stripes of the backup, also the places of lost ones. Of a target's, the lease is held until the repair has ended.
@@ -203,7 +239,7 @@ impl Chosen {
 }
 
 fn stripes(
-    media: &longshore_media::MediaSet,
+    media: &MediaSet,
     faults: &[StripeFault],
     repairs: bool,
 ) -> Vec<Stripe> {

@@ -1,8 +1,9 @@
 //! The small files next to a stripe: key objects, in the stripe's directory or under its prefix.
 //!
 //! Invariants
-//! - A file appears under its name whole and durable, or not at all; one of that name is never changed: the name has a digest of the
-//!   bytes.
+//! - A file appears under its name whole and durable, or not at all. The name has a digest of the bytes: a good file is never written
+//!   again, and one with other bytes is replaced.
+//! - Each writer has an unfinished file of its own, so several may write one object at once.
 //! - No link is followed, and no more than [`OBJECT_MAX`] bytes are read.
 //! - Names that are no key object's are neither read nor changed.
 //!
@@ -17,11 +18,23 @@ use std::sync::atomic::AtomicBool;
 use longshore_bucket::{Bucket, Bytes, Key};
 use longshore_crypt::{FoundObjects, KeyObject, OBJECT_MAX, OBJECTS_MAX, ObjectName};
 use longshore_io::{Dir, OpenHow, Storage, Via};
+use uuid::Uuid;
 
 use crate::Error;
 
 /// The suffix of a file that is being written.
-pub const UNFINISHED: &str = ".longshore-new";
+const UNFINISHED: &str = ".longshore-new";
+/// The most names of one set whose bytes are read: those whose bytes do not fit count for nothing, and anybody can add some.
+const NAMES_MAX: usize = 256;
+
+/// Whether a name is that of a key object, or of one that is being written.
+pub fn is_key_object(name: &str) -> bool {
+    let object = match name.strip_suffix(UNFINISHED) {
+        None => name,
+        Some(rest) => rest.rsplit_once('.').map_or(rest, |(object, _)| object),
+    };
+    ObjectName::parse(object).is_some()
+}
 
 /// The place of the files next to a stripe.
 #[derive(Debug, Clone)]
@@ -156,19 +169,27 @@ impl Folder {
         Key::parse(&key).unwrap_or_else(|_| Key::from(key))
     }
 
-    /// Writes a key object, durably, and reads it back. One that is there already is left as it is.
+    /// Writes a key object, durably, and reads it back. One that is there with these bytes is left as it is; other bytes under its name
+    /// are rot, and are replaced.
     ///
     /// Errors: it cannot be written; the directory is another user's, who could not read it; what is read back differs.
     pub fn write(&self, name: &ObjectName, bytes: &[u8]) -> Result<(), Error> {
+        let found = self.read(name).ok().flatten();
+        if found.as_deref() == Some(bytes) {
+            return Ok(());
+        }
         match self {
             Folder::Directory { storage, path } => {
                 let dir = storage.dir(path).map_err(self.io("open"))?;
                 self.write_file(&*dir, &name.to_string(), bytes)?;
             }
             Folder::Prefix { bucket, cancel, .. } => {
-                let bytes = Bytes::copy_from_slice(bytes);
-                // Whichever of the two wrote it: the name has the digest, and it is read back.
-                bucket.create(&self.key(&name.to_string()), bytes, cancel)?;
+                let (key, bytes) = (self.key(&name.to_string()), Bytes::copy_from_slice(bytes));
+                // Whoever else writes it now: the name has the digest, and it is read back.
+                match found {
+                    None => drop(bucket.create(&key, bytes, cancel)?),
+                    Some(_) => drop(bucket.put(&key, bytes, cancel)?),
+                }
             }
         }
         match self.read(name)?.as_deref() == Some(bytes) {
@@ -181,12 +202,9 @@ impl Folder {
 
     fn write_file(&self, dir: &dyn Dir, name: &str, bytes: &[u8]) -> Result<(), Error> {
         let cannot = self.io("write a key object to");
-        let unfinished = PathBuf::from(format!("{name}{UNFINISHED}"));
-        // One that a killed writer left.
-        match dir.remove_file(&unfinished) {
-            Err(e) if e.kind() != ErrorKind::NotFound => return Err(cannot(e)),
-            _ => {}
-        }
+        // A killed writer's stays; it goes with the backup's other files.
+        let own = Uuid::new_v4().simple();
+        let unfinished = PathBuf::from(format!("{name}.{own}{UNFINISHED}"));
         let file = dir.open(&unfinished, OpenHow::CreateNew).map_err(&cannot)?;
         let write = || {
             let (own, around) = (file.stat()?, dir.stat(Path::new(""))?);
@@ -203,7 +221,7 @@ impl Folder {
             dir.sync(Path::new(""))
         };
         write().map_err(|error| {
-            // If this cannot be removed now, the next writer of the name removes it.
+            // If this cannot be removed now, it goes with the backup's other files.
             let _left = dir.remove_file(&unfinished);
             cannot(error)
         })
@@ -220,11 +238,18 @@ pub struct SeenObject {
     pub object: Result<KeyObject, String>,
 }
 
-/// The name of an object, and the folders that have it, by their numbers.
-type NamedAt = (ObjectName, Vec<usize>);
+/// A name of a key object, and what is there under it.
+pub(crate) struct Named {
+    pub name: ObjectName,
+    /// The folders that have it, by their numbers.
+    pub folders: Vec<usize>,
+    /// The bytes of the name, or why there are none.
+    pub bytes: Result<Vec<u8>, String>,
+}
 
-/// The key objects of a set in these folders, those of one name once. The first good bytes of a name count.
-pub(crate) fn seen(folders: &[Folder], set: &[u8; 16]) -> (Vec<NamedAt>, bool, Option<Error>) {
+/// The key objects of a set in these folders, in the order of their names, those of one name once; and whether there are more.
+/// Names without their bytes do not count as objects, so nobody hides good ones behind them.
+pub(crate) fn seen(folders: &[Folder], set: &[u8; 16]) -> (Vec<Named>, bool, Option<Error>) {
     let (mut names, mut problem) = (BTreeSet::new(), None);
     let mut listed = Vec::new();
     for folder in folders {
@@ -235,22 +260,28 @@ pub(crate) fn seen(folders: &[Folder], set: &[u8; 16]) -> (Vec<NamedAt>, bool, O
         names.extend(objects.iter().cloned());
         listed.push(objects);
     }
-    let more = names.len() > OBJECTS_MAX;
-    let places = |name: ObjectName| {
+    let (mut all, mut good) = (Vec::new(), 0);
+    let count = names.len();
+    for name in names.into_iter().take(NAMES_MAX) {
+        if good == OBJECTS_MAX {
+            break;
+        }
         let has = |i: &usize| listed[*i].binary_search(&name).is_ok();
-        let folders = (0..listed.len()).filter(has).collect();
-        (name, folders)
-    };
-    let all = names.into_iter().take(OBJECTS_MAX).map(places).collect();
+        let of: Vec<usize> = (0..listed.len()).filter(has).collect();
+        let bytes = bytes_of(folders, &name, &of);
+        good += usize::from(bytes.is_ok());
+        all.push(Named {
+            name,
+            folders: of,
+            bytes,
+        });
+    }
+    let more = all.len() < count;
     (all, more, problem)
 }
 
 /// The bytes of an object, from the first of its folders where they are those of its name.
-pub(crate) fn bytes_of(
-    folders: &[Folder],
-    name: &ObjectName,
-    of: &[usize],
-) -> Result<Vec<u8>, String> {
+fn bytes_of(folders: &[Folder], name: &ObjectName, of: &[usize]) -> Result<Vec<u8>, String> {
     let mut why = "it is not there any longer".to_owned();
     for folder in of.iter().map(|i| &folders[*i]) {
         match folder.read(name) {
@@ -268,8 +299,8 @@ pub(crate) fn found(folders: &[Folder], set: &[u8; 16]) -> FoundObjects {
     let (names, more, problem) = seen(folders, set);
     let mut problem = problem.map(|error| error.to_string());
     let mut objects = Vec::new();
-    for (name, of) in names {
-        match bytes_of(folders, &name, &of) {
+    for Named { name, bytes, .. } in names {
+        match bytes {
             Ok(bytes) => objects.push(bytes),
             Err(why) => problem = problem.or(Some(format!("{name}: {why}"))),
         }

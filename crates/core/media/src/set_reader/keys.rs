@@ -9,13 +9,13 @@
 use std::sync::Arc;
 
 use longshore_crypt::{
-    KeyObject, Keyring, Keys, ObjectName, OpenedSet, Root, SignatureState, Thumbprint,
+    FoundObjects, KeyObject, Keyring, Keys, ObjectName, OpenedSet, Root, SignatureState, Thumbprint,
 };
 use longshore_io::SumKey;
 
 use super::MediaSet;
 use crate::Error;
-use crate::device::{BackupDevice, Folder, SeenObject, bytes_of, found, seen};
+use crate::device::{BackupDevice, Folder, Named, SeenObject, found, seen};
 
 impl MediaSet {
     /// From here on, encrypted sets are opened with these identities, also by the key objects next to the stripes. Without it, none is.
@@ -59,8 +59,8 @@ impl MediaSet {
         if let Some(problem) = problem {
             return Err(problem);
         }
-        let read = |(name, folders): (ObjectName, Vec<usize>)| {
-            let bytes = bytes_of(&self.folders, &name, &folders);
+        let read = |named: Named| {
+            let (name, folders, bytes) = (named.name, named.folders, named.bytes);
             let object = bytes.and_then(|b| KeyObject::decode(&b).map_err(|e| e.to_string()));
             let object = object.and_then(|object| match object.is_of(&set, &keys.commitment) {
                 true => Ok(object),
@@ -73,6 +73,50 @@ impl MediaSet {
             }
         };
         Ok((names.into_iter().map(read).collect(), more))
+    }
+
+    /// The key objects next to the set with this identifier, as its readers find them.
+    pub fn objects_for_readers(&self, set: &[u8; 16]) -> FoundObjects {
+        found(&self.folders, set)
+    }
+
+    /// Whether each place has the object, whole.
+    pub fn has_everywhere(&self, name: &ObjectName) -> bool {
+        let has = |folder: &Folder| {
+            let read = folder.read(name);
+            read.is_ok_and(|bytes| bytes.is_some_and(|bytes| name.fits(&bytes)))
+        };
+        self.folders.iter().all(has)
+    }
+
+    /// Writes the key objects next to a set of `from` to each of these places that has not got them whole. `from`: media of the same set,
+    /// or these. Returns how many some place lacked, and the objects that could not be taken along, with the reason.
+    ///
+    /// Errors: a folder cannot be listed or written; those of reading.
+    pub fn take_objects(
+        &self,
+        from: &MediaSet,
+        position: u32,
+    ) -> Result<(u64, Vec<String>), Error> {
+        let (seen, more) = from.key_objects(position)?;
+        let (mut written, mut left) = (0, Vec::new());
+        for one in seen {
+            match one.object.map(|object| object.encode()) {
+                Ok(Ok(bytes)) if !self.has_everywhere(&one.name) => {
+                    for folder in &self.folders {
+                        folder.write(&one.name, &bytes)?;
+                    }
+                    written += 1;
+                }
+                Ok(Ok(_)) => {}
+                Ok(Err(why)) => left.push(format!("{}: {why}", one.name)),
+                Err(why) => left.push(format!("{}: {why}", one.name)),
+            }
+        }
+        if more {
+            left.push("more key objects than are looked at".to_owned());
+        }
+        Ok((written, left))
     }
 
     /// A set whose key is wrapped again, opened with the identities of the keyring. `None`: it is not encrypted.

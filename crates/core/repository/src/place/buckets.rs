@@ -28,7 +28,7 @@ use longshore_bucket::{
 };
 use longshore_facts as facts;
 use longshore_io::{Storage, is_stale, side_by_side};
-use longshore_media::{DeviceSpec, ObjectName};
+use longshore_media::{DeviceSpec, ObjectName, is_key_object};
 use uuid::Uuid;
 
 use super::door::{
@@ -41,7 +41,6 @@ use crate::label::{BackupKind, Label};
 use crate::lease::{self, Holder, Use};
 use crate::target::{
     self, MARK, REMOVING, STATUS, STOPPED, STOPPED_MAX, bad_name, family_name, family_of,
-    is_key_object,
 };
 
 /// The beginning of a probe's name, by which one that was left is known.

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_io::{Clock, Dir, FileKind, OpenHow, Storage, Via, is_stale};
-use longshore_media::{DeviceSpec, ObjectName};
+use longshore_media::{DeviceSpec, ObjectName, is_key_object};
 use uuid::Uuid;
 
 use super::door::{
@@ -28,7 +28,7 @@ use crate::label::{BackupKind, Label};
 use crate::lease::{self, Lease, Use};
 use crate::target::{
     self, MARK, PENDING, REMOVING, STATUS, STOPPED, STOPPED_MAX, WAL, family_name, family_of,
-    is_key_object, is_reservation,
+    is_reservation,
 };
 
 /// A database's directory at a target, and its path for messages.
@@ -839,6 +839,10 @@ impl Files {
             }
             if is_key_object(text) {
                 let Ok(stat) = dir.stat(&file) else { continue };
+                if stat.kind == FileKind::Dir {
+                    strays.insert(file);
+                    continue;
+                }
                 self.found.bytes += stat.len;
                 self.found.objects.extend(ObjectName::parse(text));
                 continue;
@@ -878,12 +882,16 @@ fn clear(dir: &dyn Dir, name: &Path) -> io::Result<()> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
     };
+    let is_dir = |file: &Path| {
+        let stat = below.stat(file);
+        stat.is_ok_and(|stat| stat.kind == FileKind::Dir)
+    };
     for file in below.list()? {
         let file = PathBuf::from(file?);
         let text = file.to_str().unwrap_or("");
         if family_of(text).is_some() || is_reservation(text) || text.starts_with(lease::PREFIX) {
             remove(&file)?;
-        } else if is_key_object(text) {
+        } else if is_key_object(text) && !is_dir(&file) {
             objects.push(file);
         } else {
             strange = true;

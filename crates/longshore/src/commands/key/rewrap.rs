@@ -2,6 +2,7 @@
 //!
 //! Invariants
 //! - No byte of the media changes, and no object that is there.
+//! - An object counts as written only once readers would find it at its place, look at it and try its slots.
 //! - A run that was interrupted goes on: a backup that has an object for all recipients in each of its places is left alone.
 //! - What this does not do is said each time: it takes no right from the old identity, and it does not concern WAL.
 //! - A backup that fails does not keep the others from being served.
@@ -15,7 +16,6 @@ use std::sync::atomic::Ordering;
 use longshore_crypt::{Identities, Identity, KeyObject, Keyring, Recipient, Recipients};
 use longshore_media::{BackupDevice, DeviceSpec, Error as MediaError, MediaSet, SeenObject};
 use longshore_repository::chain::chain;
-use longshore_repository::copying::needs_archive;
 use longshore_repository::{Listing, Shelf};
 use serde::Serialize;
 
@@ -38,8 +38,10 @@ struct Answer {
     /// Backups that had them already.
     there: u64,
     failed: u64,
-    /// Whether segments of WAL that some of these backups need stay as they were encrypted.
-    wal_unchanged: bool,
+    /// Backups that were not served, because they are not whole.
+    not_whole: u64,
+    /// Whether segments of WAL that some of these backups need stay as they were encrypted; `None`: of named devices that is not known.
+    wal_unchanged: Option<bool>,
     backups: Vec<Row>,
 }
 
@@ -54,6 +56,8 @@ struct Row {
     object: Option<String>,
     /// The directories or prefixes that have it.
     places: Vec<String>,
+    /// Stripes that were not there, so that their places have no object.
+    lost: u64,
     /// Slots that identities at hand opened; the others were compared with what was written.
     opened: u64,
     why: Option<String>,
@@ -105,7 +109,7 @@ pub fn run(options: &KeyRewrap, context: &Context) -> Result<Exit, Failure> {
         &ends::stripes(&options.devices),
     );
     let (backups, wal_unchanged) = match &options.database {
-        None => (wish.on_devices(&options.devices)?, false),
+        None => wish.on_devices(&options.devices)?,
         Some(database) => wish.at_target(database, options)?,
     };
     let count = |fate: Fate| backups.iter().filter(|row| row.fate == fate).count() as u64;
@@ -115,14 +119,16 @@ pub fn run(options: &KeyRewrap, context: &Context) -> Result<Exit, Failure> {
         written: count(Fate::Written),
         there: count(Fate::There),
         failed: count(Fate::Failed),
+        not_whole: count(Fate::NotWhole),
         wal_unchanged,
         backups,
     };
     context.output.say(&answer.text());
-    if answer.wal_unchanged {
+    answer.warn(context);
+    if answer.wal_unchanged == Some(true) {
         context.output.warn(
-            "the WAL that these backups need is encrypted for the recipients of its own time, and stays so: with the new identity alone, a \
-             backup without its own WAL is opened and NOT recovered. Keep the old identity until the last segment of before is \
+            "the archived WAL is encrypted for the recipients of its own time, and stays so: with the new identity alone, a \
+             backup without its own WAL is opened and NOT recovered, and none is recovered to a later point. Keep the old identity until the last segment of before is \
              expired, or make a full backup for the new recipient now and add it to `recipients`",
         );
     }
@@ -140,24 +146,40 @@ pub fn run(options: &KeyRewrap, context: &Context) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// Whether each place of the media has the object, whole.
-fn is_at_each(media: &MediaSet, one: &SeenObject) -> bool {
-    let Ok(Ok(bytes)) = one.object.as_ref().map(KeyObject::encode) else {
-        return false;
-    };
-    let has = |read: Result<Option<Vec<u8>>, MediaError>| {
-        read.is_ok_and(|found| found.as_ref() == Some(&bytes))
-    };
-    let mut folders = media.folders().iter();
-    folders.all(|folder| has(folder.read(&one.name)))
-}
-
 impl Answer {
+    /// Warns of what the new recipients do not have now.
+    fn warn(&self, context: &Context) {
+        if self.not_whole > 0 {
+            let text = format!(
+                "{} backups are not whole, and were not served: if their stripes are back later, run the command again",
+                self.not_whole
+            );
+            context.output.warn(&text);
+        }
+        let is_short = |row: &&Row| row.lost > 0;
+        let short = self.backups.iter().filter(is_short).count();
+        if short > 0 {
+            let text = format!(
+                "of {short} backups some stripes are not there, so the key object is not at each place: run the command again once they \
+                 are back, or `longshore repair`, which writes it to each place"
+            );
+            context.output.warn(&text);
+        }
+        if self.wal_unchanged.is_none() {
+            context.output.note(
+                "of named devices nobody knows their WAL: if it is archived and encrypted, it stays as it is, and needs the old identity",
+            );
+        }
+    }
+
     fn summary(&self) -> String {
         let (written, there, failed) = (self.written, self.there, self.failed);
         match self.dry_run {
             true => "nothing was written (--dry-run)".to_owned(),
-            false => format!("{written} key objects written, {there} were there, {failed} FAILED"),
+            false => format!(
+                "{written} key objects written, {there} were there, {failed} FAILED, {} not whole",
+                self.not_whole
+            ),
         }
     }
 
@@ -193,6 +215,7 @@ impl Row {
             fate,
             object: None,
             places: Vec::new(),
+            lost: 0,
             opened: 0,
             why: None,
             exit: None,
@@ -249,7 +272,7 @@ impl<'a> Wish<'a> {
     }
 
     /// All sets of the media.
-    fn on_devices(&self, devices: &[DeviceSpec]) -> Result<Vec<Row>, Failure> {
+    fn on_devices(&self, devices: &[DeviceSpec]) -> Result<(Vec<Row>, Option<bool>), Failure> {
         let media = self.media(devices)?;
         let row = |position: u32, is_whole: bool| match is_whole {
             _ if Wish::is_cancelled() => Row::new(None, position, Fate::Left),
@@ -260,11 +283,16 @@ impl<'a> Wish<'a> {
         let rows = sets
             .iter()
             .map(|set| row(set.header.position, set.trailer.is_some()));
-        Ok(rows.collect())
+        let has_wal = sets.iter().any(|set| set.header.log.system != 0);
+        Ok((rows.collect(), (!has_wal).then_some(false)))
     }
 
     /// The backups of the database, or one with those that it needs; and whether they need WAL that stays as it was.
-    fn at_target(&self, database: &str, options: &KeyRewrap) -> Result<(Vec<Row>, bool), Failure> {
+    fn at_target(
+        &self,
+        database: &str,
+        options: &KeyRewrap,
+    ) -> Result<(Vec<Row>, Option<bool>), Failure> {
         let target = devices::target_of(self.context, options.target.as_deref(), database)?;
         let mut shelf = devices::shelf(self.context, &target, database)?;
         shelf.keyring = self.keyring.clone();
@@ -273,11 +301,11 @@ impl<'a> Wish<'a> {
             None => (0..listing.sets.len()).collect(),
             Some(label) => {
                 let named = Some(label.as_str()).filter(|label| *label != "latest");
-                let meant = shelf.meant(named).map_err(labelled::of_branch)?;
-                let index = listing.sets.iter().position(|set| set.label == meant);
-                let index = index.unwrap_or_default();
+                let meant = shelf.meant_in(&listing, named);
+                let index = meant.map_err(labelled::of_branch)?;
                 shelf.lease_listed(&listing, index)?;
-                let mut links = chain(&listing.facts(), index).unwrap_or_default();
+                let links = chain(&listing.facts(), index);
+                let mut links = links.map_err(longshore_repository::Error::from)?;
                 links.reverse();
                 links
             }
@@ -286,8 +314,13 @@ impl<'a> Wish<'a> {
         let mut rows = Vec::new();
         for index in chosen {
             let row = self.row_at(&shelf, &listing, index);
-            let is_for_them = matches!(row.fate, Fate::Written | Fate::There);
-            needs_wal |= is_for_them && needs_archive(&listing.sets[index]);
+            let is_for_them = matches!(
+                row.fate,
+                Fate::Written | Fate::WouldBeWritten | Fate::There
+            );
+            // One with WAL of its own needs the archive, too, for a later point.
+            let complete = listing.sets[index].complete();
+            needs_wal |= is_for_them && complete.is_some_and(|c| c.header.log.system != 0);
             rows.push(row);
         }
         let is_sealed = || match shelf.wal() {
@@ -295,7 +328,7 @@ impl<'a> Wish<'a> {
             Ok(None) => false,
             Err(_) => true,
         };
-        Ok((rows, needs_wal && is_sealed()))
+        Ok((rows, Some(needs_wal && is_sealed())))
     }
 
     /// One backup of a listing, which is leased meanwhile.
@@ -306,9 +339,18 @@ impl<'a> Wish<'a> {
             return Row::new(label, 1, Fate::Left);
         }
         let Some(complete) = set.complete() else {
-            return Row {
+            let not_whole = Row {
                 why: Some(set.state.text()),
                 ..Row::new(label, 1, Fate::NotWhole)
+            };
+            return match set.is_strangers() {
+                // Readers refuse it: whoever named signers wants to know.
+                true => Row {
+                    fate: Fate::Failed,
+                    exit: Some(Exit::Media),
+                    ..not_whole
+                },
+                false => not_whole,
             };
         };
         if !complete.header.encrypted && !self.keyring.requires_encryption() {
@@ -372,13 +414,18 @@ impl<'a> Wish<'a> {
             position,
             source,
         };
+        let id = set.set.as_bytes();
+        let check = |object: &KeyObject| {
+            opened.check_read(&media.objects_for_readers(id), object, &self.recipients)
+        };
         let (seen, _) = media.key_objects(position)?;
+        let own = Identities::new(self.keyring.identities().list().to_vec());
         let covering = |one: &&SeenObject| {
             let object = one.object.as_ref().ok();
-            object.is_some_and(|o| opened.covers(std::slice::from_ref(o), &self.recipients))
+            object.is_some_and(|o| opened.covers(o, &self.recipients, &own))
         };
         let known = seen.iter().find(covering);
-        let is_everywhere = known.is_some_and(|one| is_at_each(media, one));
+        let is_everywhere = known.is_some_and(|one| media.has_everywhere(&one.name));
         let (object, fate) = match (known, self.dry_run) {
             (Some(one), _) if is_everywhere => (one.object.as_ref().ok().cloned(), Fate::There),
             (_, true) => (None, Fate::WouldBeWritten),
@@ -391,6 +438,11 @@ impl<'a> Wish<'a> {
         };
         let mut row = Row {
             set: Some(set.set.to_string()),
+            lost: media
+                .stripes()
+                .iter()
+                .filter(|stripe| stripe.device_index.is_none())
+                .count() as u64,
             ..Row::new(label, position, fate)
         };
         let Some(object) = object else {
@@ -411,25 +463,15 @@ impl<'a> Wish<'a> {
             row.places.push(folder.name());
         }
         row.object = Some(name.to_string());
-        row.opened = opened.opens(&self.read_again(media, &object, fate)?, &self.own()) as u64;
-        Ok(row)
-    }
-
-    /// The object as it is at the first place now.
-    fn read_again(
-        &self,
-        media: &MediaSet,
-        object: &KeyObject,
-        fate: Fate,
-    ) -> Result<KeyObject, MediaError> {
-        if fate != Fate::Written {
-            return Ok(object.clone());
+        // By the way that readers go: what they do not look at helps nobody.
+        check(&object).map_err(key)?;
+        if !opened.covers(&object, &self.recipients, &own) {
+            return Err(key(longshore_crypt::Error::Object {
+                what: "the new recipient's own identity does not open it",
+            }));
         }
-        let (Some(folder), Ok(name)) = (media.folders().first(), object.name()) else {
-            return Ok(object.clone());
-        };
-        let read = folder.read(&name)?.unwrap_or_default();
-        Ok(KeyObject::decode(&read).unwrap_or_else(|_| object.clone()))
+        row.opened = opened.opens(&object, &self.own()) as u64;
+        Ok(row)
     }
 
     /// The identities that can open a new slot here: those that were named, and passphrases.
