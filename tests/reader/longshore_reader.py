@@ -1843,6 +1843,11 @@ class Keyring:
                 why.append("a slot's key is not the one of the commitment, or not that of its object")
         return None
 
+    def has_command(self, slot):
+        """Whether it knows the program that keeps a slot's key."""
+        ids = (key_id.encode() for key_id in self.commands)
+        return any(slot[2:].startswith(le(len(key_id), 2) + key_id) for key_id in ids)
+
     def by_objects(self, keys, why):
         """The keys from a key object next to the stripes, or from one that was named."""
         objects, costly = [], {PASSPHRASE: COSTLY_MAX, COMMAND: COSTLY_MAX}
@@ -1857,6 +1862,8 @@ class Keyring:
                 continue
             slots = []
             for kind, slot in found.slots:
+                if kind == COMMAND and not self.has_command(slot):
+                    continue
                 costly[kind] = costly.get(kind, SLOTS_MAX * OBJECTS_MAX) - 1
                 slots += [(kind, slot)] if costly[kind] >= 0 else []
             tried.append((found, slots))

@@ -134,12 +134,7 @@ impl OpenedSet {
     }
 
     /// Whether the recipient's own identity opens one of the slots; `None`: it is not at hand, or its program failed.
-    fn has_opened(
-        &self,
-        slots: &[Slot],
-        recipient: &Recipient,
-        own: &Identities,
-    ) -> Option<bool> {
+    fn has_opened(&self, slots: &[Slot], recipient: &Recipient, own: &Identities) -> Option<bool> {
         let identity = match (recipient, recipient.marked()) {
             (Recipient::Passphrase(p), _) => Identity::Passphrase(p.clone()),
             (_, text) => {
@@ -231,7 +226,10 @@ impl OpenedSet {
         let name = set_name(&self.id);
         let opens = |slot: &&Slot| {
             let one = std::slice::from_ref(*slot);
-            matches!(identities.open(one, &name, |secret| self.is_key(secret)), Ok(Some(_)))
+            matches!(
+                identities.open(one, &name, |secret| self.is_key(secret)),
+                Ok(Some(_))
+            )
         };
         object.slots.iter().filter(opens).count()
     }

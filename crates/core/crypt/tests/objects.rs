@@ -150,7 +150,10 @@ fn marks_tell_whoever_opens_the_set_for_whom_an_object_is_and_nobody_else() {
     let phrases = Recipients::new(vec![Recipient::Passphrase(phrase)], true).unwrap();
     let kept = unlocked.object(&phrases, 5).unwrap();
     assert_eq!(mark(&kept), [0; 16], "nothing to try a passphrase at");
-    assert!(unlocked.covers(&kept, &phrases, &none), "a passphrase is tried");
+    assert!(
+        unlocked.covers(&kept, &phrases, &none),
+        "a passphrase is tried"
+    );
     assert!(!unlocked.covers(&object, &phrases, &none));
     assert_eq!(unlocked.opens(&kept, &none), 0);
     let own = Identities::new(vec![new.clone(), old.clone()]);
@@ -268,5 +271,10 @@ fn an_object_counts_only_if_readers_try_it() {
     let reader = ring(&Identity::Passphrase(phrase()));
     let reader = next_to(reader, found(&others).objects);
     let refused = reader.open(HEADER, &ours.records).unwrap_err();
-    assert!(refused.to_string().contains("1 slots of these were not tried"), "{refused}");
+    assert!(
+        refused
+            .to_string()
+            .contains("1 slots of these were not tried"),
+        "{refused}"
+    );
 }

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use longshore_catalog::RunTask;
-use longshore_media::{BackupDevice, DeviceSpec, Error as MediaError, Examined, MediaSet, StripeFault};
+use longshore_media::{
+    BackupDevice, DeviceSpec, Error as MediaError, Examined, MediaSet, StripeFault,
+};
 use longshore_pipeline::{Error, NeededWal};
 use longshore_repository::{BackupLease, Shelf};
 use serde::Serialize;
@@ -181,7 +183,10 @@ fn repair(options: &Repair, context: &Context) -> Result<Answer, Failure> {
 /// a warning: the stripes are whole.
 fn bring_objects(devices: &[Arc<dyn BackupDevice>], context: &Context) -> u64 {
     let warn = |why: &dyn std::fmt::Display| {
-        let text = format!("a key object is not at each place: {}", plain(&why.to_string()));
+        let text = format!(
+            "a key object is not at each place: {}",
+            plain(&why.to_string())
+        );
         context.output.warn(&text);
     };
     let bring = || -> Result<u64, MediaError> {
@@ -238,11 +243,7 @@ impl Chosen {
     }
 }
 
-fn stripes(
-    media: &MediaSet,
-    faults: &[StripeFault],
-    repairs: bool,
-) -> Vec<Stripe> {
+fn stripes(media: &MediaSet, faults: &[StripeFault], repairs: bool) -> Vec<Stripe> {
     let places = media.stripes().into_iter();
     let stripe = |place: longshore_media::StripePlace| {
         let fault = faults.iter().find(|fault| fault.family == place.family);

@@ -136,6 +136,13 @@ fn a_further_identity_opens_every_backup_and_copy_once_the_old_one_let_it() {
             assert_eq!(copied["databases"][0]["key_objects"], 2, "{copied}");
             let again = json(&stage.line("copy sales --json").exits(0));
             assert_eq!(again["databases"][0]["key_objects"], 0);
+            // One that was not written whole there is written again.
+            let torn = stage.path(&objects(&stage, "away")[0]);
+            let whole = std::fs::read(&torn).unwrap();
+            std::fs::write(&torn, b"").unwrap();
+            let mended = json(&stage.line("copy sales --json").exits(0));
+            assert_eq!(mended["databases"][0]["key_objects"], 1);
+            assert_eq!(std::fs::read(&torn).unwrap(), whole);
         }
         restore(&format!("--identity new {how}"), &format!("out{i}")).exits(0);
         assert_eq!(
@@ -278,6 +285,8 @@ fn devices_get_an_object_next_to_each_and_only_the_right_one_opens_them() {
         .exits(0);
     let done = json(&wrap("disk1/other.bak", "passphrase:phrase").exits(0));
     assert_eq!(done["backups"][0]["opened"], 1);
+    let again = json(&wrap("disk1/other.bak", "passphrase:phrase").exits(0));
+    assert_eq!((&again["written"], &again["there"]), (&0.into(), &1.into()));
     let line = "restore disk1/other.bak --to seventh --identity passphrase:phrase";
     stage.line(line).exits(0);
     // A backup that is not encrypted has no key.
@@ -304,21 +313,84 @@ fn a_key_object_that_is_of_no_backup_is_told_and_goes_with_its_label() {
         .says("1 key objects are of no backup there");
     let info = json(&stage.line("info sales --json").exits(0));
     assert_eq!(info["databases"][0]["backups"][0]["key_objects"], 1);
-    // More than anybody looks at, which is said.
+    // Names without their bytes hide nothing.
     for n in 0..80 {
         let more = format!("{folder}/{}{n:016x}.lsk", &name[..38]);
         std::fs::copy(stage.path(&own), stage.path(more)).unwrap();
     }
+    let restore = |to: &str| {
+        let line = format!("restore --database sales --to {to} --identity new");
+        stage.line(&line)
+    };
+    restore("early").exits(0);
+    // More than anybody looks at, which is said.
+    let fill = format!(
+        "cd {folder} && for n in $(seq 300); do echo $n > it; \
+         mv it {}$(sha256sum < it | cut -c1-16).lsk; done",
+        &name[..38]
+    );
+    stage.shell(&fill).exits(0);
     std::fs::remove_file(stage.path(&own)).unwrap();
     std::fs::remove_file(stage.path(own.replace("disk1", "disk2"))).unwrap();
-    let refused = stage
-        .line("restore --database sales --to out --identity new")
-        .exits(4);
-    refused.says("there are more than 64");
+    restore("out").exits(4).says("there are more than 64");
+    // Whether the new one is among those that are looked at is chance; that it is told rightly is none.
+    let wrapped = stage.line(&wrap);
+    let opened = restore("late");
+    assert_eq!(
+        (wrapped.code == 0, wrapped.code == 4),
+        (opened.code == 0, opened.code != 0)
+    );
+    // A directory of such a name is no object, and keeps nothing but itself.
+    let strange = format!("{folder}/{}{:016x}.lsk", &name[..38], 99);
+    std::fs::create_dir(stage.path(&strange)).unwrap();
+    stage.line("check sales").says("unknown names");
     std::thread::sleep(std::time::Duration::from_millis(1100));
     stage.line("backup sales").exits(0);
     stage.line("expire sales").exits(0);
-    assert!(objects(&stage, "disk1").is_empty());
+    assert!(objects(&stage, "disk1").is_empty() && objects(&stage, "disk2").is_empty());
+    assert!(stage.path(&strange).exists());
+    assert_eq!(stage.names("disk2/sales").len(), 1);
+}
+
+#[test]
+fn places_that_are_away_are_told_and_a_repair_brings_the_objects_there() {
+    let (stage, new) = stage();
+    let at = "disk1/p.bak disk2/p.bak away/p.bak";
+    let to = at.replace("disk1/", "--to disk1/").replace(" ", " --to ");
+    let old = stage.line("key recipient old").exits(0);
+    let line = format!(
+        "backup app.db {to} --parity 1 --encrypt-to {}",
+        old.out.trim()
+    );
+    stage.line(&line).exits(0);
+    let wrap = |devices: &str| {
+        let line = format!("key rewrap {devices} --identity old --encrypt-to {new} --json");
+        stage.line(&line)
+    };
+    let done = json(&wrap("disk1/p.bak disk2/p.bak").exits(5));
+    assert_eq!(
+        (&done["written"], &done["backups"][0]["lost"]),
+        (&1.into(), &1.into())
+    );
+    assert!(objects(&stage, "away").is_empty());
+    let repaired = json(&stage.line(&format!("repair {at} --json")).exits(0));
+    assert_eq!(
+        (&repaired["written_bytes"], &repaired["key_objects"]),
+        (&0.into(), &1.into())
+    );
+    assert_eq!(objects(&stage, "away").len(), 1);
+    assert_eq!(json(&wrap(at).exits(0))["there"], 1);
+    // A place that was lost altogether.
+    std::fs::remove_dir_all(stage.path("away")).unwrap();
+    std::fs::create_dir(stage.path("away")).unwrap();
+    stage
+        .line(&format!("repair {at}"))
+        .exits(0)
+        .says("1 key objects");
+    std::fs::remove_dir_all(stage.path("disk1")).unwrap();
+    stage
+        .line("restore disk2/p.bak away/p.bak --to out --identity new")
+        .exits(0);
 }
 
 #[test]
@@ -386,7 +458,19 @@ fn what_is_asked_of_a_rewrap_is_what_it_does() {
     let signer = stage.line("key recipient key").exits(0);
     let signer = signer.out.trim();
     let refused = wrap(&format!("--require-signature --signer {signer}"));
-    assert_eq!(json(&refused.exits(0))["written"], 0);
+    let refused = json(&refused.exits(4));
+    assert_eq!(
+        (&refused["written"], &refused["failed"]),
+        (&0.into(), &3.into())
+    );
+    // A disk that is not mounted: nothing is served, and that is no success.
+    std::fs::rename(stage.path("disk2/sales"), stage.path("unmounted")).unwrap();
+    let away = json(&wrap("").exits(5));
+    assert_eq!(
+        (&away["written"], &away["not_whole"]),
+        (&0.into(), &3.into())
+    );
+    std::fs::rename(stage.path("unmounted"), stage.path("disk2/sales")).unwrap();
     stage.write("empty.toml", b"");
     stage
         .line("--config empty.toml backup app.db --to plain.bak")

@@ -574,8 +574,8 @@ fn what_is_no_backup_is_told_and_left_alone(stage: &Stage) {
     assert_eq!(stage.place().look().unwrap().strays, strays);
 }
 
-/// Also the text of [`Folder`], which writes them: an object is there whole, is left as it is when it is written again, and a
-/// name without one has none.
+/// Also the text of [`Folder`], which writes them: an object is there whole, also when it is written again, by several at once, or over
+/// other bytes; and a name without one has none.
 fn key_objects_are_of_their_backup_and_go_with_it(stage: &Stage) {
     let (label, other) = (stage.shelved(1), stage.shelved(2));
     let stripe = DeviceSpec::parse(&stage.place().stripe(&label, 1));
@@ -592,6 +592,16 @@ fn key_objects_are_of_their_backup_and_go_with_it(stage: &Stage) {
     folder.write(&theirs, &bytes).unwrap();
     assert_eq!(folder.objects(&set).unwrap(), std::slice::from_ref(&name));
     assert_eq!(folder.read(&name).unwrap().unwrap(), bytes);
+    // Other bytes under its name are replaced.
+    folder.write(&name, b"rot").unwrap();
+    folder.write(&name, &bytes).unwrap();
+    assert_eq!(folder.read(&name).unwrap().unwrap(), bytes);
+    // Several write one object at once, and none of them fails.
+    let both = [ObjectName::of(&[9; 16], &bytes), name.clone()];
+    std::thread::scope(|scope| {
+        let write = || both.iter().for_each(|n| folder.write(n, &bytes).unwrap());
+        (0..4).for_each(|_| drop(scope.spawn(write)));
+    });
     // No more is read of a long one than tells that it is too long.
     let long = vec![1; OBJECT_MAX + 5000];
     let too_long = ObjectName::of(&set, &long);
@@ -600,7 +610,7 @@ fn key_objects_are_of_their_backup_and_go_with_it(stage: &Stage) {
     assert_eq!(read.len(), OBJECT_MAX + 1);
     let before = stage.place().look().unwrap().labels[&label].imprint();
     stage.assert_seen(&label, |files| {
-        assert_eq!(files.objects.len(), 3);
+        assert_eq!(files.objects.len(), 4);
         assert!(files.objects.contains(&name) && files.bytes > bytes.len() as u64);
         assert_eq!(files.imprint(), before);
     });

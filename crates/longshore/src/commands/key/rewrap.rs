@@ -314,10 +314,8 @@ impl<'a> Wish<'a> {
         let mut rows = Vec::new();
         for index in chosen {
             let row = self.row_at(&shelf, &listing, index);
-            let is_for_them = matches!(
-                row.fate,
-                Fate::Written | Fate::WouldBeWritten | Fate::There
-            );
+            let is_for_them =
+                matches!(row.fate, Fate::Written | Fate::WouldBeWritten | Fate::There);
             // One with WAL of its own needs the archive, too, for a later point.
             let complete = listing.sets[index].complete();
             needs_wal |= is_for_them && complete.is_some_and(|c| c.header.log.system != 0);
