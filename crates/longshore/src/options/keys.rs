@@ -135,7 +135,8 @@ pub enum KeyAction {
     /// Lets further recipients open backups that are there, without changing them.
     ///
     /// Opens each backup with an identity that it is for, and writes a small file next to its stripes, a key object, with the
-    /// set's key for the new recipients. Readers find it by themselves, copies take it along, and it goes with its backup. Do this before
+    /// set's key for the new recipients. Readers find it by themselves, copies take it along, and at a target it goes with its backup; next to
+    /// named devices it stays until somebody removes it. Do this before
     /// an identity is retired, or its last copy may be lost. It takes no right from anybody: who has the old
     /// identity opens the backups as before. After a theft, only new backups for another recipient help, and the removal of the
     /// old ones. WAL that was archived stays as it was encrypted.
