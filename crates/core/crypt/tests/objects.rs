@@ -247,9 +247,10 @@ fn an_object_counts_only_if_readers_try_it() {
         bytes: Vec::new(),
     };
     let others: Vec<KeyObject> = (0..8)
-        .map(|made_us| KeyObject {
-            made_us,
-            ..with_slots(&last, vec![slot.clone()])
+        .map(|made_us| {
+            let mut other = with_slots(&last, vec![slot.clone()]);
+            other.made_us = made_us;
+            other
         })
         .collect();
     let found = |first: &[KeyObject]| FoundObjects {
