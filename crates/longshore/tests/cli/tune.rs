@@ -91,7 +91,7 @@ fn the_settings_that_it_finds_are_a_configuration_and_a_command_that_work() {
 fn a_purpose_decides_what_is_compared_and_a_window_what_is_left_out() {
     let stage = with_sample();
     let found = |more: &str| -> Value {
-        let ran = stage.line(&format!("tune app.db --to p --time 1 --json {more}"));
+        let ran = stage.line(&format!("tune app.db --to p --time 60 --json {more}"));
         serde_json::from_str(&ran.exits(0).out).unwrap()
     };
     let size = found("--purpose size");
