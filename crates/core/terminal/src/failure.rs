@@ -304,7 +304,9 @@ fn place_in_archive(error: &longshore_wal::Error) -> (Exit, u32) {
         Wal::Keys { .. } | Wal::Untagged { .. } | Wal::ClearPart { .. } => {
             (Exit::Usage, numbers::REQUEST)
         }
-        Wal::ReplayGap { .. } | Wal::EndsBefore { .. } | Wal::Lost { .. } => (Exit::Media, numbers::WAL_MISSING),
+        Wal::ReplayGap { .. } | Wal::EndsBefore { .. } | Wal::Lost { .. } => {
+            (Exit::Media, numbers::WAL_MISSING)
+        }
         Wal::OtherCluster { .. }
         | Wal::OtherSegmentSize { .. }
         | Wal::OtherContent { .. }

@@ -56,7 +56,7 @@ pub struct SetKeyOptions {
     /// A key object that is not next to the backup's stripes. Repeatable.
     ///
     /// `longshore key rewrap` writes key objects next to stripes, where they are found by themselves. Give this option for one
-    /// that is elsewhere, or where more are there than are looked at. Anybody may read such a file.
+    /// that is elsewhere, or where more are there than are looked at. By default none is. Anybody may read such a file.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub key_object: Vec<PathBuf>,
 }
@@ -184,7 +184,7 @@ pub struct KeyRewrap {
 
     /// The target that holds the backups; else the one configured for the database.
     ///
-    /// `longshore copy` brings the files to copies that are there already; or name a copy's target here.
+    /// The default is the database's own. `longshore copy` brings the files to copies that are there already; or name a copy's target here.
     #[arg(long, value_name = "NAME", requires = "database")]
     pub target: Option<String>,
 

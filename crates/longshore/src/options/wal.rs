@@ -464,7 +464,8 @@ pub struct WalOwed {
 
     /// Make what the list owes to another database a debt to this one.
     ///
-    /// For a [database.NAME] that was renamed. A database that the configuration has keeps its own debts.
+    /// For a [database.NAME] that was renamed. A database that the configuration has keeps its own debts. Without this option every
+    /// debt stays with its database.
     #[arg(long, value_name = "OTHER")]
     pub take: Option<String>,
 

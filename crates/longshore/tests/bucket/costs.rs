@@ -152,9 +152,10 @@ fn a_search_for_settings_measures_the_store_and_leaves_nothing() {
             .collect();
         assert!(settings.contains(&"LZ4 LOW, 1 stripe"), "{settings:?}");
         assert!(settings.contains(&"LZ4 LOW, 2 stripes"), "{settings:?}");
-        let left = answer(&server.run(0, &format!("uploads {bucket}/tuned --json")));
-        assert_eq!(left["uploads"].as_array().map(Vec::len), Some(0), "{left}");
         if server.kind != Kind::Azurite {
+            // Azure has no uploads that could be listed.
+            let left = answer(&server.run(0, &format!("uploads {bucket}/tuned --json")));
+            assert_eq!(left["uploads"].as_array().map(Vec::len), Some(0), "{left}");
             let left = objects_below(&server.path("store"));
             assert!(left.is_empty(), "{left:?}");
         }

@@ -22,7 +22,7 @@ fn example() -> Value {
     let at = |days: i64| now_us - days * DAY_US;
     let row = |days: i64, kind: &str| {
         json!({
-            "label": format!("label-{days}"), "set": "s", "type": kind, "state": "complete", "detail": "complete",
+            "label": format!("label-{days}"), "set": "s", "type": kind, "state": "complete", "detail": "complete", "recipients": 0, "key_objects": 0,
             "restorable": true, "begun_us": at(days) - 1_000_000, "finish_us": at(days), "plain_bytes": 3_000_000_000_u64,
             "stored_bytes": 1_000_000_000, "bytes": 1_000_000_000, "ratio": 3.0, "algorithm": "ZSTD", "needed": [],
             "used_by": [], "log": null, "branch_numbers": [1], "name": null, "description": null,
@@ -83,7 +83,7 @@ fn example() -> Value {
         let finding = json!({"what": "backup", "grade": grade, "text": text});
         json!({
             "database": database, "answered_us": at(0), "took_s": 0.1, "asked_for_s": null, "error": null, "panicked": false, "left_out_count": 0,
-            "check": {"database": database, "grade": grade, "findings": [finding], "archiver": null},
+            "check": {"database": database, "grade": grade, "findings": [finding], "archiver": null, "owed": null},
         })
     };
     json!({

@@ -312,8 +312,8 @@ impl Search<'_> {
                 (false, false) => of_start.pace() <= of_best.pace(),
                 (true, true) => {
                     let is_simpler = best.stripes < start.stripes;
-                    !self.is_better(&of_best, &of_start)
-                        && !(is_simpler && self.is_as_good(&of_best, &of_start))
+                    let is_as_good = is_simpler && self.is_as_good(&of_best, &of_start);
+                    !(is_as_good || self.is_better(&of_best, &of_start))
                 }
             };
         let (setting, cost) = match stays {
