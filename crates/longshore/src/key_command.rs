@@ -37,7 +37,7 @@ const SILENCE: Duration = Duration::from_secs(300);
 /// What was asked: the errand, the id of the key, and the program with its words.
 type Asked = (&'static str, String, Vec<String>);
 
-/// What got no answer, with the time, by this process's clock, at which it may be asked again.
+/// The errands that got no answer, with the time, by this process's clock, at which it may be asked again.
 static SILENT: Mutex<Vec<(Asked, Duration)>> = Mutex::new(Vec::new());
 
 /// Errors: the program gave no answer to this a while ago.

@@ -52,10 +52,12 @@ pub(super) fn of_parts(arguments: &[Value]) -> Result<Value> {
     let name = name.split('(').next().unwrap_or_default();
     let made = moment_of(&numbers).and_then(|at| match numbers.get(8..10) {
         Some([hours, minutes]) => {
-            let is_one_way = hours.signum() * minutes.signum() >= 0 && minutes.abs() < 60;
+            let is_one_way = hours.signum() * minutes.signum() >= 0 && minutes.unsigned_abs() < 60;
             let total = hours.checked_mul(60)?.checked_add(*minutes)?;
             let total = i16::try_from(total).ok();
-            let total = total.filter(|n| is_one_way && i64::from(n.abs()) <= OFFSET_MAX)?;
+            let total = total.filter(|n| {
+                is_one_way && i64::from(n).unsigned_abs() <= OFFSET_MAX.unsigned_abs()
+            })?;
             Some(Temporal::DateTimeOffset(at, total, SCALE_MAX))
         }
         _ => Some(Temporal::DateTime2(at, SCALE_MAX)),
@@ -158,7 +160,7 @@ fn minutes_of(value: &Value) -> Option<i16> {
             sign * (digits(hours)? * 60 + digits(minutes).filter(|m| *m < 60)?)
         }
     };
-    let minutes = (minutes.abs() <= OFFSET_MAX).then_some(minutes)?;
+    let minutes = (minutes.unsigned_abs() <= OFFSET_MAX.unsigned_abs()).then_some(minutes)?;
     i16::try_from(minutes).ok()
 }
 
