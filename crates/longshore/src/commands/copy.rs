@@ -59,6 +59,7 @@ struct CopiedDatabase {
     /// As the first archive stores the segments.
     wal_bytes: u64,
     /// Key objects that the second target lacked.
+    #[serde(rename = "key_object_count")]
     key_objects: u64,
     /// The most memory that the copy of one of these backups may take; 0 where none was copied.
     memory_bytes: u64,

@@ -40,6 +40,7 @@ struct Answer {
     stripes: Vec<Stripe>,
     written_bytes: u64,
     /// Key objects that some place lacked.
+    #[serde(rename = "key_object_count")]
     key_objects: u64,
 }
 

@@ -210,8 +210,10 @@ pub struct Row {
     pub signature: Option<&'static str>,
     pub signer: Option<String>,
     /// Recipients on its media; 0: it is not encrypted. `None` also if that cannot be read.
+    #[serde(rename = "recipient_count")]
     pub recipients: Option<u64>,
     /// Key objects next to it, which may let further recipients open it. Nothing proves them here.
+    #[serde(rename = "key_object_count")]
     pub key_objects: u64,
     /// Whether it is refused for its signature: then it is not the newest one, whatever its label says.
     #[serde(skip)]

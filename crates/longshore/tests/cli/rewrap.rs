@@ -133,15 +133,15 @@ fn a_further_identity_opens_every_backup_and_copy_once_the_old_one_let_it() {
         if i == 1 {
             restore(&format!("--identity new {how}"), "early").exits(4);
             let copied = json(&stage.line("copy sales --json").exits(0));
-            assert_eq!(copied["databases"][0]["key_objects"], 2, "{copied}");
+            assert_eq!(copied["databases"][0]["key_object_count"], 2, "{copied}");
             let again = json(&stage.line("copy sales --json").exits(0));
-            assert_eq!(again["databases"][0]["key_objects"], 0);
+            assert_eq!(again["databases"][0]["key_object_count"], 0);
             // One that was not written whole there is written again.
             let torn = stage.path(&objects(&stage, "away")[0]);
             let whole = std::fs::read(&torn).unwrap();
             std::fs::write(&torn, b"").unwrap();
             let mended = json(&stage.line("copy sales --json").exits(0));
-            assert_eq!(mended["databases"][0]["key_objects"], 1);
+            assert_eq!(mended["databases"][0]["key_object_count"], 1);
             assert_eq!(std::fs::read(&torn).unwrap(), whole);
         }
         restore(&format!("--identity new {how}"), &format!("out{i}")).exits(0);
@@ -161,7 +161,7 @@ fn a_further_identity_opens_every_backup_and_copy_once_the_old_one_let_it() {
     let info = json(&stage.line("info sales --json").exits(0));
     let row = &info["databases"][0]["backups"][0];
     assert_eq!(
-        (&row["recipients"], &row["key_objects"]),
+        (&row["recipient_count"], &row["key_object_count"]),
         (&1.into(), &1.into())
     );
     assert_eq!(info["databases"][0]["strays"], Value::Array(Vec::new()));
@@ -312,7 +312,7 @@ fn a_key_object_that_is_of_no_backup_is_told_and_goes_with_its_label() {
         .line("check sales")
         .says("1 key objects are of no backup there");
     let info = json(&stage.line("info sales --json").exits(0));
-    assert_eq!(info["databases"][0]["backups"][0]["key_objects"], 1);
+    assert_eq!(info["databases"][0]["backups"][0]["key_object_count"], 1);
     // Names without their bytes hide nothing.
     for n in 0..80 {
         let more = format!("{folder}/{}{n:016x}.lsk", &name[..38]);
@@ -377,7 +377,7 @@ fn places_that_are_away_are_told_and_a_repair_brings_the_objects_there() {
     assert!(objects(&stage, "away").is_empty());
     let repaired = json(&stage.line(&format!("repair {at} --json")).exits(0));
     assert_eq!(
-        (&repaired["written_bytes"], &repaired["key_objects"]),
+        (&repaired["written_bytes"], &repaired["key_object_count"]),
         (&0.into(), &1.into())
     );
     assert_eq!(objects(&stage, "away").len(), 1);

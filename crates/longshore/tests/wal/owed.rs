@@ -108,11 +108,11 @@ fn debts_follow_the_archive_and_are_told_until_they_are_paid() {
     let list = answer(&list);
     assert_eq!(list["owed"]["debts"][0]["since"], first.as_str());
     assert_eq!(list["owed"]["debts"][0]["brought"], true, "{list}");
-    assert_eq!(list["names"][0]["lost"], false);
+    assert_eq!(list["owed_files"][0]["is_lost"], false);
     let checked = ask(&shop, "--json check main --archive-wait 0");
     let debt = &checked["databases"][0]["owed"]["debts"][0];
     assert!(
-        debt["files"].as_u64().unwrap() >= 3 && debt["lost"] == 0,
+        debt["file_count"].as_u64().unwrap() >= 3 && debt["lost"] == 0,
         "{checked}"
     );
     let (grade, told) = findings(&checked).remove(0);

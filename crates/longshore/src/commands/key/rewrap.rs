@@ -29,6 +29,9 @@ use longshore_terminal::interrupt;
 use longshore_terminal::output::Table;
 use longshore_terminal::text::plain;
 
+/// The thing that media without a directory of their own cannot do.
+const BY_IT: &str = "have a key object next to it";
+
 #[derive(Serialize)]
 struct Answer {
     action: &'static str,
@@ -451,7 +454,7 @@ impl<'a> Wish<'a> {
         if media.folders().is_empty() {
             return Err(MediaError::Unsupported {
                 device: device(),
-                action: "have a key object next to it",
+                action: BY_IT,
             });
         }
         for folder in media.folders() {

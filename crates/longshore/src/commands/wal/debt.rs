@@ -38,12 +38,14 @@ pub struct DebtRow {
     pub database: String,
     /// Where its archive was.
     pub archives: Vec<String>,
+    #[serde(rename = "file_count")]
     pub files: usize,
     /// The first segment of them.
     pub since: Option<String>,
     /// Of these files, those that no copy in reach has, nor pg_wal.
     pub lost: usize,
     pub why: Option<String>,
+    #[serde(rename = "is_refused")]
     pub refused: bool,
     /// Whether a push brings them: the configuration has the database, and its copies get WAL at once.
     pub brought: bool,

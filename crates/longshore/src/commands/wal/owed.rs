@@ -26,6 +26,7 @@ struct Answer {
     pg_wal: String,
     owed: OwedReport,
     /// The files that this database's own archive is owed.
+    #[serde(rename = "owed_files")]
     names: Vec<OwedName>,
     /// Files that were taken over from another database.
     taken: usize,
@@ -35,6 +36,7 @@ struct Answer {
 #[derive(Serialize)]
 struct OwedName {
     name: String,
+    #[serde(rename = "is_lost")]
     lost: bool,
 }
 

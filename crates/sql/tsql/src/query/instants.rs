@@ -56,7 +56,7 @@ pub(super) fn of_parts(arguments: &[Value]) -> Result<Value> {
             let total = hours.checked_mul(60)?.checked_add(*minutes)?;
             let total = i16::try_from(total).ok();
             let total = total.filter(|n| {
-                is_one_way && i64::from(n).unsigned_abs() <= OFFSET_MAX.unsigned_abs()
+                is_one_way && i64::from(*n).unsigned_abs() <= OFFSET_MAX.unsigned_abs()
             })?;
             Some(Temporal::DateTimeOffset(at, total, SCALE_MAX))
         }
