@@ -3,9 +3,7 @@
 //! Invariants
 //! - Held credentials are handed out as they are while they are valid for 5 more minutes. In those last minutes one caller at a
 //!   time asks for new ones, for a minute at most, and the others get what is held.
-//! - If that fails, what is held serves until it ends. A warning says so once, and a pause goes before the next try. It also does
-//!   after an answer that ends soon itself, as of a program that keeps what it got. The later end counts.
-//! - Credentials that have ended are handed out to nobody.
+//! - If that fails, what is held serves until it ends. A warning says so once, and a pause goes before the next try.
 //! - Without valid credentials, callers wait for one answer.
 //! - `object_store` holds credentials itself, replaces them four to five minutes before they end, and does not tell when that is. So
 //!   of its providers, what was given within three minutes is valid ([`Lasting`]).
@@ -47,10 +45,8 @@ pub struct Holder<C> {
 
 struct State<C> {
     held: Option<Held<C>>,
-    /// The moment before which nothing is asked again, since the last try brought nothing better.
+    /// The moment before which nothing is asked again, since the last try failed.
     pause_until: Option<Duration>,
-    /// A failure was told of since the last answer.
-    is_told: bool,
 }
 
 /// The state of what is held.
@@ -67,7 +63,6 @@ impl<C> Holder<C> {
             state: Mutex::new(State {
                 held: None,
                 pause_until: None,
-                is_told: false,
             }),
             asking: tokio::sync::Mutex::new(()),
         }
@@ -102,28 +97,16 @@ impl<C> Holder<C> {
             HeldState::Nothing => ask.await,
         };
         match asked {
-            Ok(fresh) if left_s(&fresh) <= 0 => {
-                let why = "those that were given have ended already".to_owned();
-                self.kept(whose, &why).ok_or(why)
+            Ok(fresh) => {
+                let credential = fresh.credential.clone();
+                *self.state() = State {
+                    held: Some(fresh),
+                    pause_until: None,
+                };
+                Ok(credential)
             }
-            Ok(fresh) => Ok(self.replaced(fresh)),
             Err(why) => self.kept(whose, &why).ok_or(why),
         }
-    }
-
-    /// Holds these, unless those that are held end later. Returns what is held.
-    fn replaced(&self, fresh: Held<C>) -> Arc<C> {
-        let mut state = self.state();
-        let left = left_s(&fresh);
-        let kept = state.held.take().filter(|held| left_s(held) > left);
-        let held = kept.unwrap_or(fresh);
-        let credential = held.credential.clone();
-        *state = State {
-            pause_until: (left <= MARGIN_S).then(|| HostClock.now() + PAUSE),
-            held: Some(held),
-            is_told: false,
-        };
-        credential
     }
 
     fn state(&self) -> MutexGuard<'_, State<C>> {
@@ -153,14 +136,13 @@ impl<C> Holder<C> {
             return None;
         }
         let credential = held.credential.clone();
-        if !state.is_told {
+        if state.pause_until.is_none() {
             tracing::warn!(
                 why,
                 "{whose} could not be replaced before they end; they are used for {left_s} more seconds, and new ones are asked for again"
             );
         }
         state.pause_until = Some(HostClock.now() + PAUSE);
-        state.is_told = true;
         Some(credential)
     }
 }
@@ -289,13 +271,7 @@ mod tests {
         run(async {
             let holder = Holder::empty();
             assert_eq!(get(&holder, Err("away")).await, Err("away".to_owned()));
-            assert!(get(&holder, Ok(held("ended", 0))).await.is_err());
             assert_eq!(get(&holder, Ok(held("first", 200))).await, Ok("first"));
-            // An answer that ends soon is not asked for again at once, and one that ends earlier replaces nothing.
-            assert_eq!(get(&holder, Ok(held("at once", 900))).await, Ok("first"));
-            holder.state().pause_until = Some(Duration::ZERO);
-            assert_eq!(get(&holder, Ok(held("earlier", 100))).await, Ok("first"));
-            holder.state().pause_until = Some(Duration::ZERO);
             assert_eq!(get(&holder, Err("away")).await, Ok("first"));
             // In the pause nothing is asked.
             assert_eq!(get(&holder, Ok(held("early", 900))).await, Ok("first"));

@@ -40,12 +40,12 @@ pub fn run(options: &Key, context: &Context) -> Result<Exit, Failure> {
                 true => (Vec::new(), Some(name)),
                 false => (vec![name], None),
             };
-            Ok(shown("key_new", &new.file, named, context))
+            Ok(told("key_new", &new.file, named, context))
         }
         KeyAction::Recipient(of) => {
             keys::refuse_secret(&of.file.to_string_lossy())?;
             let named = named_in(of, context)?;
-            Ok(shown("key_recipient", &of.file, named, context))
+            Ok(told("key_recipient", &of.file, named, context))
         }
         KeyAction::Rewrap(options) => rewrap::run(options, context),
     }
@@ -72,7 +72,7 @@ fn named_in(
     Ok((names.collect(), None))
 }
 
-fn shown(
+fn told(
     action: &'static str,
     file: &Path,
     (recipients, signer): (Vec<String>, Option<String>),
