@@ -139,14 +139,16 @@ pub struct CpuCeiling {
 /// From where on a measurement is hopeless and ends early.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Most {
-    pub wall_s: f64,
-    pub cpu_s: f64,
+    /// Seconds for each byte of the source.
+    pub pace: f64,
+    /// CPU seconds for each.
+    pub cpu_pace: f64,
 }
 
 impl Most {
     pub const ANYTHING: Most = Most {
-        wall_s: f64::INFINITY,
-        cpu_s: f64::INFINITY,
+        pace: f64::INFINITY,
+        cpu_pace: f64::INFINITY,
     };
 }
 
@@ -175,7 +177,7 @@ pub(super) trait Machine {
     /// Errors: a backup that fails.
     fn measure(&mut self, setting: &Setting, most: &Most) -> anyhow::Result<MachineTrial>;
 
-    /// The number of buffers that a backup takes by itself, of the last one that did.
+    /// The number of buffers that the last measured backup took.
     fn buffers(&self) -> usize;
 
     /// Whether there is time for another measurement.

@@ -110,7 +110,7 @@ pub struct ThisMachine<'a> {
     buffers: usize,
     /// The size of the source, roughly.
     pub source_bytes: Option<u64>,
-    /// The limit that held in each whole backup, the last one last.
+    /// The limit that held in the last backup that reached its end.
     pub limit: Option<Limit>,
     on_step: &'a dyn Fn(&str),
 }
@@ -164,13 +164,15 @@ impl<'a> ThisMachine<'a> {
 
     fn watched(&mut self, request: BackupRequest, most: &Most) -> Result<MachineTrial> {
         let for_time = self.is_first.then_some(self.each);
-        let watch = Watch::new(self.context, self.bytes, most, for_time);
-        let is_by_itself = request.tuning.buffer_count.is_none();
+        let watch = Watch::new(
+            self.context,
+            (self.bytes, self.bytes.or(self.source_bytes)),
+            most,
+            for_time,
+        );
         let whole = self.run(request, &watch)?;
         let mut seen = watch.seen();
-        if is_by_itself {
-            self.buffers = seen.buffers;
-        }
+        self.buffers = seen.buffers;
         if let Some(whole) = &whole {
             seen.end(self.context.clock.now(), cpu_s(), whole);
             self.limit = Some(whole.limit);
@@ -307,27 +309,41 @@ impl Seen {
             return self.ticks.get(after).copied().unwrap_or(self.reached());
         };
         let part = (plain_bytes - a.plain_bytes) as f64 / (b.plain_bytes - a.plain_bytes) as f64;
-        let between = |a: f64, b: f64| a + part * (b - a);
+        let mix = |a: f64, b: f64| a + part * (b - a);
         Tick {
-            at_s: between(a.at_s, b.at_s),
-            cpu_s: between(a.cpu_s, b.cpu_s),
+            at_s: mix(a.at_s, b.at_s),
+            cpu_s: mix(a.cpu_s, b.cpu_s),
             plain_bytes,
-            stored_bytes: between(a.stored_bytes as f64, b.stored_bytes as f64) as u64,
+            stored_bytes: mix(a.stored_bytes as f64, b.stored_bytes as f64) as u64,
         }
     }
 
-    /// The cost of the bytes up to `to`, from where memory is full; and whether it never was.
+    /// The byte from where on the cost of those up to `to` counts: a first part is left out, and what memory took up. `None`:
+    /// memory holds all that was seen.
+    fn from(&self, to: u64) -> Option<u64> {
+        let is_full = |tick: &&Tick| tick.stored_bytes >= self.memory_bytes;
+        let filled = self.ticks.iter().find(is_full)?.plain_bytes;
+        let from = ((to as f64 * WARM_UP) as u64).max(filled);
+        (from < to).then_some(from)
+    }
+
+    /// The cost of the bytes up to `to`; and whether it is that of memory alone.
     fn cost(&self, to: u64) -> (Cost, bool) {
-        let filled = self
-            .ticks
-            .iter()
-            .find(|tick| tick.stored_bytes >= self.memory_bytes);
-        let filled = filled.map_or(u64::MAX, |tick| tick.plain_bytes);
-        let from = (to as f64 * WARM_UP) as u64;
-        match filled < to {
-            true => (between(&self.at(from.max(filled)), &self.at(to)), false),
-            false => (between(&self.at(from), &self.at(to)), true),
-        }
+        let from = self.from(to);
+        let cost = between(&self.at(from.unwrap_or(0)), &self.at(to));
+        (cost, from.is_none())
+    }
+
+    /// Whether what was seen costs more than `most`, of which all up to `to` was to be seen.
+    fn is_hopeless(&self, most: &Most, to: u64) -> bool {
+        let now = self.reached();
+        let exceeds = |from: u64| {
+            let cost = between(&self.at(from), &now);
+            let bytes = to.saturating_sub(from) as f64;
+            cost.wall_s > most.pace * bytes || cost.cpu_s > most.cpu_pace * bytes
+        };
+        // Memory is no slower than the places.
+        exceeds(0) || self.from(to).is_some_and(exceeds)
     }
 
     /// The cost of everything that was seen.
@@ -360,6 +376,8 @@ struct Watch {
     /// Of this backup.
     cancel: Arc<AtomicBool>,
     bytes: Option<u64>,
+    /// The bytes that are measured if it does not end early: those, or all of a short source.
+    whole: Option<u64>,
     most: Most,
     /// Of the first measurement.
     for_time: Option<Duration>,
@@ -369,7 +387,7 @@ struct Watch {
 impl Watch {
     fn new(
         context: &RunContext,
-        bytes: Option<u64>,
+        (bytes, whole): (Option<u64>, Option<u64>),
         most: &Most,
         for_time: Option<Duration>,
     ) -> Watch {
@@ -378,6 +396,7 @@ impl Watch {
             outer: context.cancel.clone(),
             cancel: Arc::new(AtomicBool::new(context.cancel.load(Ordering::Relaxed))),
             bytes,
+            whole,
             most: *most,
             for_time,
             seen: Mutex::default(),
@@ -402,9 +421,7 @@ impl Watch {
         seen.expected = progress.expected_bytes.or(seen.expected);
         seen.ticks.push(now);
         let first = seen.ticks.first().copied().unwrap_or(now);
-        let (wall_s, cpu_s) = (now.at_s - first.at_s, now.cpu_s - first.cpu_s);
-        // The cost after the first part is compared.
-        let counted = 1.0 - WARM_UP;
+        let wall_s = now.at_s - first.at_s;
         let is_long = self.for_time.is_some_and(|time| {
             let is_stored = now.stored_bytes >= seen.memory_bytes.saturating_mul(MEMORIES);
             let most_s = (time * PATIENCE).as_secs_f64();
@@ -412,8 +429,9 @@ impl Watch {
         });
         let is_enough = is_long
             || self.bytes.is_some_and(|bytes| now.plain_bytes >= bytes)
-            || wall_s * counted > self.most.wall_s
-            || cpu_s * counted > self.most.cpu_s;
+            || self
+                .whole
+                .is_some_and(|to| seen.is_hopeless(&self.most, to));
         if is_enough || self.outer.load(Ordering::Relaxed) {
             self.cancel.store(true, Ordering::Relaxed);
         }
@@ -456,6 +474,7 @@ mod tests {
                     outer: Arc::default(),
                     cancel: Arc::default(),
                     bytes,
+                    whole: bytes,
                     most: Most::ANYTHING,
                     for_time: None,
                     seen: Mutex::default(),
@@ -502,6 +521,33 @@ mod tests {
         assert_eq!(cost.plain_bytes, 400);
         assert!((cost.pace() - 0.05).abs() < 1e-9);
         assert!(seen(5000).cost(800).1, "nothing of the place was seen");
+    }
+
+    #[test]
+    fn a_measurement_is_hopeless_by_what_counts_and_not_by_how_memory_filled() {
+        let seen = |at_s: f64| Seen {
+            // Memory takes 400 bytes in 30 seconds, as a slow source gives them, and the rest goes to the place.
+            ticks: vec![tick(0.0, 0), tick(30.0, 400), tick(30.0 + at_s, 800)],
+            memory_bytes: 200,
+            ..Seen::default()
+        };
+        let most = Most {
+            pace: 0.1,
+            ..Most::ANYTHING
+        };
+        // 400 counted bytes may take 40 s, all 800 may take 80.
+        assert!(!seen(39.0).is_hopeless(&most, 800));
+        assert!(seen(41.0).is_hopeless(&most, 800));
+        let slow = Most { pace: 0.03, ..most };
+        assert!(
+            seen(1.0).is_hopeless(&slow, 800),
+            "already before memory was full"
+        );
+        let cpu = Most {
+            cpu_pace: 0.01,
+            ..Most::ANYTHING
+        };
+        assert!(seen(1.0).is_hopeless(&cpu, 800));
     }
 
     #[test]

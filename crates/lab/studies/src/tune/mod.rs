@@ -234,10 +234,9 @@ fn ceiling(
             return Ok(None);
         }
         let most = Most {
-            wall_s: match choices.most_pace {
-                Some(most) => HOPELESS * most * found.cost.plain_bytes as f64,
-                None => f64::INFINITY,
-            },
+            pace: choices
+                .most_pace
+                .map_or(f64::INFINITY, |most| HOPELESS * most),
             ..Most::ANYTHING
         };
         let trial = machine.measure_below(&found.setting, &most, Some(percent))?;

@@ -108,8 +108,8 @@ impl Machine for Pretended {
         let mut cost = self.without_noise(setting);
         cost.wall_s *= 1.0 + self.noise * self.chance();
         cost.cpu_s *= 1.0 + self.noise * self.chance();
-        let part = (most.wall_s / cost.wall_s)
-            .min(most.cpu_s / cost.cpu_s)
+        let part = (most.pace / cost.pace())
+            .min(most.cpu_pace / cost.cpu_pace())
             .min(1.0);
         let of = |value: f64| value * part;
         self.measured_s += of(cost.wall_s);

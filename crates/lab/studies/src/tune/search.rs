@@ -9,9 +9,9 @@
 //! - The best is measured once more next to the start, and the start stays where it is as good then.
 //! - Nothing here reads a clock: the machine says whether there is time.
 //!
-//! Leaves to others: measuring (`measured.rs`), and the words of the report (`mod.rs`).
+//! Leaves to others: measuring (`measured.rs`), and the words of the report (`told.rs`).
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use longshore_codec::{Algorithm, Level};
 use longshore_pipeline::OffloadMode;
 
@@ -46,7 +46,7 @@ pub struct Choices {
 /// The fate of a measured setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepVerdict {
-    /// The defaults, measured first.
+    /// Where the search begins, measured first.
     Start,
     /// Better than all before it.
     Taken,
@@ -67,6 +67,8 @@ pub enum StepVerdict {
 pub struct SearchStep {
     pub setting: Setting,
     pub cost: Cost,
+    /// The number of buffers that it took.
+    pub buffers: usize,
     pub verdict: StepVerdict,
 }
 
@@ -86,24 +88,32 @@ pub struct Found {
 
 /// Finds the best of the choices on a machine.
 ///
-/// Errors: those of the machine.
+/// Errors: those of the machine; nothing of the places was seen in the time.
 pub(super) fn search(choices: &Choices, machine: &mut dyn Machine) -> Result<Found> {
-    let first = machine.measure(&choices.start, &Most::ANYTHING)?.cost;
-    let second = machine.measure(&choices.start, &Most::ANYTHING)?.cost;
+    let mut steps = Vec::new();
+    for _ in 0..2 {
+        let trial = machine.measure(&choices.start, &Most::ANYTHING)?;
+        ensure!(
+            trial.end == TrialEnd::Measured,
+            "memory held all that was backed up in the time, so nothing is known of the places: give --time more"
+        );
+        steps.push(SearchStep {
+            setting: choices.start,
+            cost: trial.cost,
+            buffers: machine.buffers(),
+            verdict: StepVerdict::Start,
+        });
+    }
+    let (first, second) = (steps[0].cost, steps[1].cost);
     let (a, b) = (choices.objective.of(&first), choices.objective.of(&second));
-    let buffers = machine.buffers();
     let noise = (a - b).abs() / a.min(b).max(f64::MIN_POSITIVE);
     let mut search = Search {
         choices,
         machine,
         best: (choices.start, better_of(choices.objective, first, second)),
-        buffers,
         // Both are of one setting: their difference is chance.
         margin: noise.max(MARGIN),
-        steps: vec![
-            step(choices.start, first, StepVerdict::Start),
-            step(choices.start, second, StepVerdict::Start),
-        ],
+        steps,
         is_cut: false,
     };
     for _ in 0..PASSES {
@@ -118,14 +128,6 @@ pub(super) fn search(choices: &Choices, machine: &mut dyn Machine) -> Result<Fou
     search.settled()
 }
 
-fn step(setting: Setting, cost: Cost, verdict: StepVerdict) -> SearchStep {
-    SearchStep {
-        setting,
-        cost,
-        verdict,
-    }
-}
-
 fn better_of(objective: Objective, a: Cost, b: Cost) -> Cost {
     if objective.of(&b) < objective.of(&a) {
         b
@@ -138,8 +140,6 @@ struct Search<'a> {
     choices: &'a Choices,
     machine: &'a mut dyn Machine,
     best: (Setting, Cost),
-    /// The number of buffers that the best takes by itself.
-    buffers: usize,
     margin: f64,
     steps: Vec<SearchStep>,
     is_cut: bool,
@@ -173,9 +173,10 @@ impl Search<'_> {
             };
             let is_taken = self.best.0.stripes == stripes;
             if !is_taken && stripes < now.stripes && self.is_as_good(&tried, &cost) {
-                self.take(Setting { stripes, ..now }, tried);
-                if let Some(last) = self.steps.last_mut() {
-                    last.verdict = StepVerdict::Simpler;
+                self.best = (Setting { stripes, ..now }, tried);
+                let mut steps = self.steps.iter_mut();
+                if let Some(step) = steps.find(|step| step.setting == self.best.0) {
+                    step.verdict = StepVerdict::Simpler;
                 }
             } else if !is_taken && stripes > now.stripes {
                 useless += 1;
@@ -195,7 +196,17 @@ impl Search<'_> {
                 ..now
             })?;
         }
-        let by_itself = self.buffers;
+        // Without a number of its own a backup takes what the plan says for its setting.
+        let alike = |step: &&SearchStep| {
+            let by_itself = Setting {
+                buffer_count: None,
+                ..self.best.0
+            };
+            step.setting == by_itself
+        };
+        let Some(by_itself) = self.steps.iter().find(alike).map(|step| step.buffers) else {
+            return Ok(());
+        };
         for &factor in &self.choices.buffers {
             let (now, _) = self.best;
             self.attempt(Setting {
@@ -204,14 +215,6 @@ impl Search<'_> {
             })?;
         }
         Ok(())
-    }
-
-    /// Called right after the setting was measured.
-    fn take(&mut self, setting: Setting, cost: Cost) {
-        self.best = (setting, cost);
-        if setting.buffer_count.is_none() {
-            self.buffers = self.machine.buffers();
-        }
     }
 
     /// Measures a setting that was not measured yet, and takes it if it is better. Returns its cost, if it reached the end.
@@ -226,11 +229,21 @@ impl Search<'_> {
         }
         let trial = self.machine.measure(&setting, &self.most())?;
         let verdict = self.judge(&trial);
-        self.steps.push(step(setting, trial.cost, verdict));
+        self.push(setting, trial.cost, verdict);
         if verdict == StepVerdict::Taken {
-            self.take(setting, trial.cost);
+            self.best = (setting, trial.cost);
         }
         Ok((trial.end == TrialEnd::Measured).then_some(trial.cost))
+    }
+
+    /// Called right after the setting was measured.
+    fn push(&mut self, setting: Setting, cost: Cost, verdict: StepVerdict) {
+        self.steps.push(SearchStep {
+            setting,
+            cost,
+            buffers: self.machine.buffers(),
+            verdict,
+        });
     }
 
     fn judge(&self, trial: &MachineTrial) -> StepVerdict {
@@ -273,19 +286,19 @@ impl Search<'_> {
     fn most(&self) -> Most {
         let (_, best) = self.best;
         let is_time = self.choices.objective == Objective::Window || !self.keeps_window(&best);
-        let window = self.choices.most_pace.unwrap_or(f64::INFINITY) * best.plain_bytes as f64;
+        let window = self.choices.most_pace.unwrap_or(f64::INFINITY);
         match self.choices.objective {
             _ if is_time => Most {
-                wall_s: best.wall_s * HOPELESS,
+                pace: best.pace() * HOPELESS,
                 ..Most::ANYTHING
             },
             Objective::Size => Most {
-                wall_s: (best.wall_s * TOO_LONG).min(window.max(best.wall_s) * HOPELESS),
+                pace: (best.pace() * TOO_LONG).min(window.max(best.pace()) * HOPELESS),
                 ..Most::ANYTHING
             },
             _ => Most {
-                wall_s: best.wall_s * TOO_LONG,
-                cpu_s: best.cpu_s * HOPELESS,
+                pace: best.pace() * TOO_LONG,
+                cpu_pace: best.cpu_pace() * HOPELESS,
             },
         }
     }
@@ -299,7 +312,7 @@ impl Search<'_> {
         if best != start {
             for (setting, costs) in [(best, &mut of_best), (start, &mut of_start)] {
                 let again = self.machine.measure(&setting, &Most::ANYTHING)?.cost;
-                self.steps.push(step(setting, again, StepVerdict::Again));
+                self.push(setting, again, StepVerdict::Again);
                 costs.push(again);
             }
         }

@@ -255,7 +255,7 @@ impl Told<'_> {
             prose.push(format!(
                 "The source is short, and was backed up whole each time; the last backup's limit was {}. Times below a \
                  second say little.",
-                limit_words(limit)
+                limit.text()
             ));
         }
         if let Some(ceiling) = self.ceiling {
@@ -321,17 +321,6 @@ fn word_of(engine: OffloadMode) -> &'static str {
         OffloadMode::Hardware => "hardware",
         OffloadMode::Hybrid => "hybrid",
         OffloadMode::Auto => "auto",
-    }
-}
-
-fn limit_words(limit: Limit) -> &'static str {
-    match limit {
-        Limit::Source => "the source",
-        Limit::Cpu => "the CPUs",
-        Limit::CpuCeiling => "the ceiling of CPU time",
-        Limit::Rate => "the rate",
-        Limit::Engine => "the accelerator",
-        Limit::Target => "the target",
     }
 }
 
