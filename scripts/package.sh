@@ -42,7 +42,7 @@ summary_longshore="backups of PostgreSQL, SQLite and files: striped, compressed,
 summary_lab="sample databases, measurements and simulations for Longshore"
 summary_cache="block cache for nbdkit: a small fast disk before a large slow one"
 text_longshore="Backs up databases while they are used, verifies every byte, restores to any moment of a WAL archive, and expires, checks and drills by systemd timers. Stripes are gzip, zstd or LZ4 files. No timer is enabled by the installation."
-text_lab="The program longshore-lab, which the commands longshore lab and the studies of longshore cache start. Backups and restores work without it."
+text_lab="The program longshore-lab, which the commands longshore lab, longshore tune and the studies of longshore cache start. Backups and restores work without it."
 text_cache="The plugin that longshore cache serve loads into nbdkit. The pages cache-daemon.md and cache.md of the package longshore describe it."
 
 # The parts of install.sh in roots of their own, compressed pages, and the symbols.

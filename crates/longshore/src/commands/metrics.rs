@@ -131,7 +131,7 @@ const METRICS: &[Metric] = &[
     ),
     (
         "recipients",
-        "Recipients that can open the newest good backup; 0: it is not encrypted.",
+        "Recipients on the media of the newest good backup; 0: it is not encrypted.",
         |d| Some(d.last_good_recipients? as f64),
     ),
     (

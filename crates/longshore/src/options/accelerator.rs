@@ -100,8 +100,8 @@ impl From<Mode> for OffloadMode {
 
 /// Shows what this machine has for backups, what is missing, and what to type.
 ///
-/// Reads processors, libraries and devices, and changes nothing. It does not need root; facts that only root can read
-/// are shown as unknown. Exit code 5 if something could be better, else 0.
+/// Reads processors, libraries, devices, and what the WAL archives of servers on this machine are owed, and changes nothing. It does
+/// not need root; facts that only root can read are shown as unknown. Exit code 5 if something could be better, else 0.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

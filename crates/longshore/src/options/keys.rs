@@ -81,9 +81,9 @@ Examples:
       on the database host, which cannot read its own backups afterwards
 
 Not for: passphrases, which need no file but their own (--encrypt-to passphrase:FILE), and not for
-getting back what was encrypted for a lost identity: nothing can.";
+getting back what was encrypted for a lost identity: nothing can, unless `key rewrap` ran before.";
 
-/// Makes the keys of encrypted and of signed backups.
+/// Makes the keys of encrypted and of signed backups, and lets further identities open backups.
 ///
 /// A backup is encrypted for one or more recipients, which are public, and is opened with the identity of one of them,
 /// which is secret. Both are those of age (age-encryption.org). Keep copies of the identity at two places, away from the
@@ -109,7 +109,7 @@ Examples:
   longshore key recipient /root/longshore-identity
   longshore key recipient /root/longshore-identity > recipients    # for --encrypt-to @recipients
 
-Not for: finding out for whom a backup is encrypted; no recipient can be told from a backup.";
+Not for: finding out for whom a backup is encrypted; no recipient of age can be told from it.";
 
 const TEACH_REWRAP: &str = "\
 Examples:

@@ -29,12 +29,15 @@ tries that.")]
 
 /// Prints a completion script for a shell.
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(
+    hide = true,
+    after_long_help = "\
 Examples:
   longshore completions bash > /etc/bash_completion.d/longshore
   longshore completions fish > ~/.config/fish/completions/longshore.fish
 
-Not for: an installation by `make install`, which installs completions, too.")]
+Not for: an installation by `make install`, which installs completions, too."
+)]
 pub struct Completions {
     /// bash, elvish, fish, powershell or zsh.
     #[arg(value_name = "SHELL")]

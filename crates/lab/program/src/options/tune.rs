@@ -33,7 +33,7 @@ pub enum Purpose {
 /// Finds the algorithm, stripes, buffers and limits that suit this machine and a purpose.
 ///
 /// Makes backups of the source to the places, one setting after the other, and ends each as soon as it knows enough: about
-/// two minutes in all. Nothing of them is left, and none is encrypted. Each begins as every backup does: of a PostgreSQL server with
+/// three minutes in all. Nothing of them is left, and none is encrypted. Each begins as every backup does: of a PostgreSQL server with
 /// a checkpoint. The answer is the command line, a configuration, why, and when to run it again.
 #[derive(Debug, Args)]
 #[command(after_long_help = TEACH_TUNE)]
@@ -71,7 +71,7 @@ pub struct Tune {
 
     /// Seconds after which no further measurement begins.
     ///
-    /// The default is 150; with what is measured last it takes less than three minutes. More time makes each measurement longer, which helps
+    /// The default is 150; what is measured last comes on top. More time makes each measurement longer, which helps
     /// where they differ much.
     #[arg(long, value_name = "SECONDS", default_value = "150", value_parser = values::long_seconds)]
     pub time: f64,

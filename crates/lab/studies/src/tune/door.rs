@@ -12,6 +12,8 @@ use std::time::Duration;
 use longshore_codec::{Algorithm, Level};
 use longshore_pipeline::{OffloadMode, SourceSpec};
 
+use crate::report::counted;
+
 /// The settings of the study.
 #[derive(Debug, Clone)]
 pub struct TuneSpec {
@@ -53,12 +55,7 @@ impl fmt::Display for Setting {
             OffloadMode::Hardware => f.write_str(" in hardware")?,
             OffloadMode::Hybrid => f.write_str(" in hardware and software")?,
         }
-        let noun = if self.stripes == 1 {
-            "stripe"
-        } else {
-            "stripes"
-        };
-        write!(f, ", {} {noun}", self.stripes)?;
+        write!(f, ", {}", counted(self.stripes, "stripe"))?;
         if let Some(bytes) = self.buffer_bytes {
             write!(f, ", buffers of {} KiB", bytes >> 10)?;
         }
