@@ -3,7 +3,9 @@
 //! Invariants
 //! - Held credentials are handed out as they are while they are valid for 5 more minutes. In those last minutes one caller at a
 //!   time asks for new ones, for a minute at most, and the others get what is held.
-//! - If that fails, what is held serves until it ends. A warning says so once, and a pause goes before the next try.
+//! - If that fails, what is held serves until it ends. A warning says so once, and a pause goes before the next try. A pause also
+//!   follows an answer that ends no later than what is held, as of a program that prints what it keeps.
+//! - Credentials that have ended are handed out to nobody.
 //! - Without valid credentials, callers wait for one answer.
 //! - `object_store` holds credentials itself, replaces them four to five minutes before they end, and does not tell when that is. So
 //!   of its providers, what was given within three minutes is valid ([`Lasting`]).
@@ -45,8 +47,10 @@ pub struct Holder<C> {
 
 struct State<C> {
     held: Option<Held<C>>,
-    /// The moment before which nothing is asked again, since the last try failed.
+    /// The moment before which nothing is asked again, since the last try brought nothing better.
     pause_until: Option<Duration>,
+    /// A failure was told of since the last answer.
+    is_told: bool,
 }
 
 /// The state of what is held.
@@ -63,6 +67,7 @@ impl<C> Holder<C> {
             state: Mutex::new(State {
                 held: None,
                 pause_until: None,
+                is_told: false,
             }),
             asking: tokio::sync::Mutex::new(()),
         }
@@ -97,16 +102,29 @@ impl<C> Holder<C> {
             HeldState::Nothing => ask.await,
         };
         match asked {
-            Ok(fresh) => {
-                let credential = fresh.credential.clone();
-                *self.state() = State {
-                    held: Some(fresh),
-                    pause_until: None,
-                };
-                Ok(credential)
+            Ok(fresh) if left_s(&fresh) <= 0 => {
+                let why = "those that were given have ended already".to_owned();
+                self.kept(whose, &why).ok_or(why)
             }
+            Ok(fresh) => Ok(self.replaced(fresh)),
             Err(why) => self.kept(whose, &why).ok_or(why),
         }
+    }
+
+    /// Holds these, unless those that are held end later. Returns what is held.
+    fn replaced(&self, fresh: Held<C>) -> Arc<C> {
+        let mut state = self.state();
+        let left = left_s(&fresh);
+        let held = state.held.take().filter(|held| left_s(held) > 0);
+        let is_no_better = held.as_ref().is_some_and(|held| left <= left_s(held));
+        let held = held.filter(|_| is_no_better).unwrap_or(fresh);
+        let credential = held.credential.clone();
+        *state = State {
+            pause_until: is_no_better.then(|| HostClock.now() + PAUSE),
+            held: Some(held),
+            is_told: false,
+        };
+        credential
     }
 
     fn state(&self) -> MutexGuard<'_, State<C>> {
@@ -136,13 +154,14 @@ impl<C> Holder<C> {
             return None;
         }
         let credential = held.credential.clone();
-        if state.pause_until.is_none() {
+        if !state.is_told {
             tracing::warn!(
                 why,
                 "{whose} could not be replaced before they end; they are used for {left_s} more seconds, and new ones are asked for again"
             );
         }
         state.pause_until = Some(HostClock.now() + PAUSE);
+        state.is_told = true;
         Some(credential)
     }
 }
@@ -271,7 +290,12 @@ mod tests {
         run(async {
             let holder = Holder::empty();
             assert_eq!(get(&holder, Err("away")).await, Err("away".to_owned()));
+            assert!(get(&holder, Ok(held("ended", 0))).await.is_err());
             assert_eq!(get(&holder, Ok(held("first", 200))).await, Ok("first"));
+            // An answer that ends no later replaces nothing, and is not asked for again at once.
+            assert_eq!(get(&holder, Ok(held("earlier", 100))).await, Ok("first"));
+            assert_eq!(get(&holder, Ok(held("at once", 900))).await, Ok("first"));
+            holder.state().pause_until = Some(Duration::ZERO);
             assert_eq!(get(&holder, Err("away")).await, Ok("first"));
             // In the pause nothing is asked.
             assert_eq!(get(&holder, Ok(held("early", 900))).await, Ok("first"));

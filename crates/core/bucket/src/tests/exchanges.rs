@@ -22,6 +22,15 @@ fn aws_files(config: &str, credentials: &str) -> (tempfile::TempDir, [(String, S
     (dir, files)
 }
 
+/// The environment that names these files, with more of it.
+fn with_files<'a>(
+    files: &'a [(String, String); 2],
+    more: &[(&'a str, &'a str)],
+) -> Vec<(&'a str, &'a str)> {
+    let files = files.iter().map(|(n, v)| (n.as_str(), v.as_str()));
+    files.chain(more.iter().copied()).collect()
+}
+
 fn role_answer(key: &str, until: &str) -> Answer {
     let text = format!(
         "<AssumeRoleResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><AssumeRoleResult><Credentials>\
@@ -37,11 +46,10 @@ fn a_profile_s_role_is_given_for_another_profile_s_keys_and_again_before_it_ends
     let config = "[profile night]\nrole_arn = arn:aws:iam::1:role/backup\nsource_profile = base\nexternal_id = x7\n";
     let keys = "[base]\naws_access_key_id = AKBASE\naws_secret_access_key = verysecret\n";
     let (_dir, files) = aws_files(config, keys);
-    let mut variables: Vec<(&str, &str)> = files
-        .iter()
-        .map(|(n, v)| (n.as_str(), v.as_str()))
-        .collect();
-    variables.extend([("AWS_PROFILE", "night"), ("AWS_REGION", "eu-west-1")]);
+    let variables = with_files(
+        &files,
+        &[("AWS_PROFILE", "night"), ("AWS_REGION", "eu-west-1")],
+    );
     let asked = each_place(&variables, |_, key, until| (true, role_answer(key, until)));
     assert_eq!(asked.len(), 2);
     assert_eq!(
@@ -70,15 +78,14 @@ fn a_role_of_a_role_and_one_of_the_environment_s_keys_are_given() {
     let config = "[profile last]\nrole_arn = arn:last\nsource_profile = first\n\
         [profile first]\nrole_arn = arn:first\ncredential_source = Environment\n";
     let (_dir, files) = aws_files(config, "");
-    let mut variables: Vec<(&str, &str)> = files
-        .iter()
-        .map(|(n, v)| (n.as_str(), v.as_str()))
-        .collect();
-    variables.extend([
-        ("AWS_PROFILE", "last"),
-        ("AWS_ACCESS_KEY_ID", "AKENV"),
-        ("AWS_SECRET_ACCESS_KEY", "s"),
-    ]);
+    let variables = with_files(
+        &files,
+        &[
+            ("AWS_PROFILE", "last"),
+            ("AWS_ACCESS_KEY_ID", "AKENV"),
+            ("AWS_SECRET_ACCESS_KEY", "s"),
+        ],
+    );
     let (asked, keys) = with_place(
         &variables,
         |_, key, until| (true, role_answer(key, until)),
@@ -106,11 +113,7 @@ fn a_web_identity_in_a_profile_is_used_as_one_in_the_environment() {
         token.display()
     );
     let (_dir, files) = aws_files(&config, "");
-    let mut variables: Vec<(&str, &str)> = files
-        .iter()
-        .map(|(n, v)| (n.as_str(), v.as_str()))
-        .collect();
-    variables.push(("AWS_PROFILE", "web"));
+    let variables = with_files(&files, &[("AWS_PROFILE", "web")]);
     let answer = |_: &Asked, key: &str, until: &str| {
         let text = role_answer(key, until)
             .2
@@ -134,15 +137,14 @@ fn a_role_that_is_refused_says_why_and_not_what_was_sent() {
         let text = "<ErrorResponse><Error><Code>AccessDenied</Code><Message>not authorized</Message></Error></ErrorResponse>";
         (403, Vec::new(), text.to_owned())
     });
-    let mut all: Vec<(&str, &str)> = files
-        .iter()
-        .map(|(n, v)| (n.as_str(), v.as_str()))
-        .collect();
-    all.extend([
-        ("AWS_PROFILE", "night"),
-        ("AWS_ENDPOINT_URL", "http://127.0.0.1:1"),
-        ("LONGSHORE_ALLOW_HTTP", "1"),
-    ]);
+    let all = with_files(
+        &files,
+        &[
+            ("AWS_PROFILE", "night"),
+            ("AWS_ENDPOINT_URL", "http://127.0.0.1:1"),
+            ("LONGSHORE_ALLOW_HTTP", "1"),
+        ],
+    );
     let bent = Bent {
         direct: direct(),
         to: sts.address,
@@ -418,15 +420,14 @@ fn credentials_that_are_still_valid_serve_while_the_service_that_gave_them_is_aw
     });
     let store = Local::start(|_| object());
     let at = store.url();
-    let mut all: Vec<(&str, &str)> = files
-        .iter()
-        .map(|(n, v)| (n.as_str(), v.as_str()))
-        .collect();
-    all.extend([
-        ("AWS_PROFILE", "night"),
-        ("AWS_ENDPOINT_URL", at.as_str()),
-        ("LONGSHORE_ALLOW_HTTP", "1"),
-    ]);
+    let all = with_files(
+        &files,
+        &[
+            ("AWS_PROFILE", "night"),
+            ("AWS_ENDPOINT_URL", at.as_str()),
+            ("LONGSHORE_ALLOW_HTTP", "1"),
+        ],
+    );
     let bent = Bent {
         direct: direct(),
         to: sts.address,
