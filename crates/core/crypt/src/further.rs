@@ -23,7 +23,7 @@ use crate::set::SetKeys;
 use crate::{Error, Identities, Identity, Recipients, Secret};
 
 /// The most slots of passphrases, and of programs' keys, that are tried of all objects of a set.
-const COSTLY_MAX: usize = 8;
+pub const COSTLY_MAX: usize = 8;
 
 /// The key objects of a set, as they were found. Anybody may have put them there.
 #[derive(Debug, Default, Clone)]

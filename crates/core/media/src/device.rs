@@ -30,7 +30,7 @@ pub use door::{
 };
 pub(crate) use door::{FIRST_BYTES, buffer, buffers};
 pub(crate) use file::STAGING_BYTES;
-pub use folder::{Folder, SeenObject, is_key_object};
+pub use folder::{Folder, NAMES_MAX, SeenObject, is_key_object};
 pub(crate) use folder::{Named, found, seen};
 
 /// A device as a user specifies it.

@@ -138,9 +138,9 @@ fn key_objects_are_the_specified_ones() {
     assert!(name.ends_with(".lsk") && name.len() == 5 + 32 + 1 + 16 + 4);
     assert!(says("It has at most 65,536 bytes."));
     assert!(says(
-        "It looks at 64 of them, and says so if there are more."
+        "It looks at 64 of those whose bytes are those of their ID, of the first 256 names, and says so if there are more."
     ));
     assert!(says(
-        "at most eight slots of a passphrase for each passphrase and eight of a program's key for each such key"
+        "of all objects together the first eight slots of a passphrase, and the first eight of programs' keys that it has"
     ));
 }

@@ -1008,6 +1008,8 @@ fn limits_are_those_of_the_code() {
         ("SLOTS_MAX", longshore_crypt::SLOTS_MAX),
         ("OBJECT_MAX", longshore_crypt::OBJECT_MAX),
         ("OBJECTS_MAX", longshore_crypt::OBJECTS_MAX),
+        ("NAMES_MAX", longshore_media::device::NAMES_MAX),
+        ("COSTLY_MAX", longshore_crypt::COSTLY_MAX),
         ("PARITY_MAX", usize::from(PARITY_MAX)),
         ("ROW_BYTES_MIN", ROW_BYTES_MIN as usize),
         ("ROW_BYTES", ROW_BYTES as usize),

@@ -25,7 +25,7 @@ use crate::Error;
 /// The suffix of a file that is being written.
 const UNFINISHED: &str = ".longshore-new";
 /// The most names of one set whose bytes are read: those whose bytes do not fit count for nothing, and anybody can add some.
-const NAMES_MAX: usize = 256;
+pub const NAMES_MAX: usize = 256;
 
 /// Whether a name is that of a key object, or of one that is being written.
 pub fn is_key_object(name: &str) -> bool {
