@@ -312,6 +312,7 @@ fn place_in_archive(error: &longshore_wal::Error) -> (Exit, u32) {
         | Wal::OtherContent { .. }
         | Wal::TwoContents { .. }
         | Wal::OtherBranch { .. }
+        | Wal::OwedTwice { .. }
         | Wal::Refuses { .. }
         | Wal::NotTheBackups { .. } => (Exit::Conflict, numbers::ARCHIVE_CONFLICT),
         Wal::NotWal { .. } | Wal::OtherSegment { .. } | Wal::NotHistory { .. } => {

@@ -11,7 +11,8 @@
 //!   have the same names, and a border between two segments can agree by chance. A timeline of which nothing can be
 //!   compared is refused.
 //! - A file that cannot be read, or whose signature is refused, is told and left out, as the first archive lacks it; nothing
-//!   else is.
+//!   else is. Where a certain content is asked for, so is a file of which nobody here can tell whether it has that.
+//! - An error says at which archive it arose: one that cannot be read says nothing about the other.
 //!
 //! Leaves to others: what a push refuses (`archive.rs`), and from where on WAL is needed (`longshore-repository`).
 
@@ -59,10 +60,20 @@ impl WalArchive {
         to: Option<&WalArchive>,
         needed: &dyn Fn(Timeline, Lsn, Lsn) -> bool,
     ) -> Result<WalToCopy, Error> {
-        let size = self.identified()?.segment_size;
+        self.todo(to, needed).map_err(Error::from)
+    }
+
+    /// [`WalArchive::lacking`] that also tells at which archive an error arose.
+    pub(super) fn todo(
+        &self,
+        to: Option<&WalArchive>,
+        needed: &dyn Fn(Timeline, Lsn, Lsn) -> bool,
+    ) -> Result<WalToCopy, CopyError> {
+        let size = self.identified().map_err(CopyError::Here)?.segment_size;
         let to = to.filter(|to| to.identity().is_some());
-        let there = to.map_or(Ok(Vec::new()), WalArchive::runs)?;
-        let here = self.runs()?;
+        let there = to.map_or(Ok(Vec::new()), WalArchive::runs);
+        let there = there.map_err(CopyError::There)?;
+        let here = self.runs().map_err(CopyError::Here)?;
         let mut segments: Vec<SegmentName> = Vec::new();
         let mut stored_bytes = 0;
         for run in &here {
@@ -79,11 +90,15 @@ impl WalArchive {
         }
         segments.sort_by_key(|name| (name.start(size), name.timeline));
         let compared = match to {
-            Some(to) => self.last_of_both((&there, to.path()), &here, &segments)?,
+            Some(to) => self
+                .last_of_both((&there, to.path()), &here, &segments)
+                .map_err(CopyError::Here)?,
             None => Vec::new(),
         };
-        let known = to.map_or(Ok(Vec::new()), WalArchive::histories)?;
-        let histories = self.histories()?.into_iter().filter(|h| !known.contains(h));
+        let known = to.map_or(Ok(Vec::new()), WalArchive::histories);
+        let known = known.map_err(CopyError::There)?;
+        let histories = self.histories().map_err(CopyError::Here)?.into_iter();
+        let histories = histories.filter(|h| !known.contains(h));
         let mut names: Vec<WalName> = match segments.is_empty() {
             true => Vec::new(),
             false => histories.map(WalName::History).collect(),
@@ -160,14 +175,17 @@ impl WalArchive {
         form: &StorageForm,
         clock: &dyn Clock,
     ) -> Result<PushResult, CopyError> {
-        let here = CopyError::Here;
+        let here = CopyError::File;
         let object = self.object_for(name, Wanted::All).map_err(here)?;
         object.check_signature().map_err(here)?;
-        // Where nobody here can tell, the second archive compares what it can.
         let is_same = sum.map(|sum| self.is_of_sum(&object, sum)).transpose();
-        if is_same.map_err(here)?.flatten() == Some(false) {
-            let path = object.path;
-            return Err(here(Error::NotOwed { path, name }));
+        match is_same.map_err(here)? {
+            Some(Some(true)) | None => {}
+            Some(Some(false)) => {
+                let path = object.path;
+                return Err(here(Error::NotOwed { path, name }));
+            }
+            Some(None) => return Err(here(Error::Uncompared { path: object.path })),
         }
         let history = match name.segment().map(|segment| segment.timeline) {
             Some(timeline) if known.contains(&timeline) => {
@@ -175,7 +193,7 @@ impl WalArchive {
                     Some(history) => history.clone(),
                     None => self
                         .outgoing(WalName::History(timeline))
-                        .map_err(CopyError::There)?,
+                        .map_err(CopyError::Here)?,
                 };
                 histories.insert(timeline, history.clone());
                 Some(history)
@@ -190,8 +208,8 @@ impl WalArchive {
             // A fault of the file itself is found before anything is written.
             let adopted = to.adopt(&object, identity, clock);
             return adopted.map_err(|error| match error {
-                Error::Damaged { ref path, .. } if *path == object.path => here(error),
-                error => CopyError::There(error),
+                CopyError::There(error) if is_fault_of(&object.path, &error) => here(error),
+                error => error,
             });
         }
         let mut out = self.decoded(name, &object).map_err(here)?;
@@ -245,12 +263,38 @@ fn last_common(one: &[Run], other: &[Run], timeline: Timeline) -> Option<Segment
     .max()
 }
 
-/// Where a copy of one file failed.
-enum CopyError {
-    /// The first archive cannot read it.
+/// Whether this file is what cannot be read.
+fn is_fault_of(file: &Path, error: &Error) -> bool {
+    match error {
+        Error::Damaged { path, .. } | Error::Io { path, .. } => path == file,
+        _ => false,
+    }
+}
+
+/// The place where a copy failed.
+#[derive(Debug)]
+pub(super) enum CopyError {
+    /// The first archive cannot read one file.
+    File(Error),
+    /// The first archive, in what concerns more than one file.
     Here(Error),
-    /// It ends the copy: the second archive refuses it, or it concerns more than this file.
+    /// The second archive, which may refuse the file.
     There(Error),
+}
+
+/// Of [`WalArchive::adopt`], where all but the reading concerns the second archive.
+impl From<Error> for CopyError {
+    fn from(error: Error) -> CopyError {
+        CopyError::There(error)
+    }
+}
+
+impl From<CopyError> for Error {
+    fn from(error: CopyError) -> Error {
+        match error {
+            CopyError::File(error) | CopyError::Here(error) | CopyError::There(error) => error,
+        }
+    }
 }
 
 /// The result of a copy of WAL.
@@ -261,6 +305,8 @@ pub struct WalCopied {
     pub stored_bytes: u64,
     /// Files of the first archive that cannot be read.
     pub unreadable: Vec<Error>,
+    /// Their names, in the same order.
+    pub(super) left_out: Vec<WalName>,
     /// The files that the second archive took, or has already with the same bytes.
     pub(super) held: Vec<WalName>,
 }
@@ -277,7 +323,8 @@ pub fn copy_wal(
     goes_on: &dyn Fn() -> bool,
 ) -> Result<WalCopied, Error> {
     let mut copied = WalCopied::default();
-    copy_on((from, to), todo, form, clock, goes_on, &mut copied)?;
+    let done = copy_on((from, to), todo, form, clock, goes_on, &mut copied);
+    done.map_err(Error::from)?;
     Ok(copied)
 }
 
@@ -289,8 +336,8 @@ pub(super) fn copy_on(
     clock: &dyn Clock,
     goes_on: &dyn Fn() -> bool,
     copied: &mut WalCopied,
-) -> Result<(), Error> {
-    let known = from.histories()?;
+) -> Result<(), CopyError> {
+    let known = from.histories().map_err(CopyError::Here)?;
     let mut histories: HashMap<Timeline, Outgoing> = HashMap::new();
     for name in todo.compared.iter().chain(&todo.names) {
         if !goes_on() {
@@ -299,31 +346,34 @@ pub(super) fn copy_on(
         let asked = (*name, todo.sums.get(name));
         let pushed = match from.copied(to, asked, (&known, &mut histories), form, clock) {
             Ok(pushed) => pushed,
-            Err(CopyError::There(error)) => return Err(error),
             // Without it nothing is known of the rest.
-            Err(CopyError::Here(error)) if todo.compared.contains(name) => return Err(error),
-            Err(CopyError::Here(
+            Err(CopyError::File(error)) if todo.compared.contains(name) => {
+                return Err(CopyError::Here(error));
+            }
+            Err(CopyError::File(
                 error @ (Error::Damaged { .. }
                 | Error::Missing { .. }
                 | Error::Newer { .. }
                 | Error::Unsigned { .. }
-                | Error::NotOwed { .. }),
+                | Error::NotOwed { .. }
+                | Error::Uncompared { .. }),
             )) => {
                 copied.unreadable.push(error);
+                copied.left_out.push(*name);
                 continue;
             }
-            Err(CopyError::Here(error)) => return Err(error),
+            Err(error) => return Err(error),
         };
         if let PushResult::Stored { stored_bytes, .. } = pushed {
             if let WalName::Segment(segment) = name
                 && todo.compared.contains(name)
             {
                 // It was there, and is gone: nothing was compared.
-                return Err(Error::CopyUnknown {
+                return Err(CopyError::There(Error::CopyUnknown {
                     archive: from.path().to_owned(),
                     to: to.path().to_owned(),
                     name: *segment,
-                });
+                }));
             }
             copied.files += 1;
             copied.stored_bytes += stored_bytes;

@@ -4,6 +4,7 @@
 //! NAME DATABASE SUM LOCATION      a file that is owed: whose archive, the digest of its content, where that archive was
 //! why DATABASE TEXT               why the last attempt to bring it failed
 //! refused DATABASE TEXT           the same, where the archive was there and refused a file
+//! uncompared DATABASE TEXT        the same, where a file is encrypted and nothing here tells whether it is the one
 //! lost DATABASE NAME…             files that nothing in reach has any longer
 //! ```
 //!
@@ -12,7 +13,9 @@
 //! Invariants
 //! - The list is one cluster's. A debt is to the own archive of a database of the configuration, whatever that archive is
 //!   called now: the location is for people. Another database's debts are never touched.
-//! - A debt names the content. So a file of its name proves nothing, and the very file is recognized wherever it is.
+//! - A debt names the content. So a file of its name proves nothing, and the very file is recognized wherever it is. It leaves
+//!   the list when this content came to the location that the line has: a payment elsewhere is none.
+//! - A line about an attempt goes with the last debt of its database, so that it is never taken for one of a later debt.
 //! - A line that is not understood stays, and is counted: while there is one, it is not known what is owed.
 //! - A change is durable when it returns.
 //!
@@ -37,6 +40,7 @@ const NOTE_MAX: usize = 4 << 20;
 /// The first field of a line with a reason: no file has such a name.
 const WHY: &str = "why";
 const REFUSED: &str = "refused";
+const UNCOMPARED: &str = "uncompared";
 const LOST: &str = "lost";
 /// The longest reason that is noted, in characters.
 const WHY_MAX: usize = 300;
@@ -62,7 +66,11 @@ pub struct Owed {
     pub why: Option<String>,
     /// In that attempt the archive was there, and refused what it is owed: it has another branch's.
     pub is_refused: bool,
+    /// A file is encrypted, and nothing here tells whether it is the one that is owed.
+    pub is_uncompared: bool,
     pub(super) sums: BTreeMap<WalName, ContentSum>,
+    /// The location of each.
+    places: BTreeMap<WalName, String>,
 }
 
 /// The whole list.
@@ -97,6 +105,22 @@ impl Owed {
         self.locations.iter().any(|at| *at != place(location))
     }
 
+    /// What of it is owed to the archive at this location.
+    pub(super) fn at(mut self, location: &Path) -> Owed {
+        let (here, places) = (place(location), &self.places);
+        self.sums.retain(|name, _| places.get(name) == Some(&here));
+        self.in_order()
+    }
+
+    /// The kind of the last attempt's failure.
+    pub(super) fn failure(&self) -> Note {
+        match () {
+            () if self.is_refused => Note::Refused,
+            () if self.is_uncompared => Note::Uncompared,
+            () => Note::Why,
+        }
+    }
+
     fn note(&mut self, note: Note, text: &str) {
         match note {
             Note::Lost => {
@@ -108,6 +132,7 @@ impl Owed {
             _ => {
                 self.why = Some(text.to_owned());
                 self.is_refused = note == Note::Refused;
+                self.is_uncompared = note == Note::Uncompared;
             }
         }
     }
@@ -147,7 +172,8 @@ impl OwedList {
                     // A second content of one name was not written here.
                     let before = owed.sums.insert(name, sum);
                     list.unread += usize::from(before.is_some_and(|before| !before.is_same(&sum)));
-                    owed.locations.insert(location);
+                    owed.locations.insert(location.clone());
+                    owed.places.insert(name, location);
                 }
                 Line::Note {
                     note,
@@ -224,7 +250,7 @@ impl PgWal {
     /// Makes what the database `of` is owed a debt to this creditor. Returns the names that the list knew by another
     /// database or location, and these locations.
     ///
-    /// Errors: `Io`.
+    /// Errors: `OwedTwice` if both are owed another content of one name, and nothing is moved; `Io`.
     pub fn move_debts(
         &self,
         of: &str,
@@ -233,7 +259,14 @@ impl PgWal {
     ) -> Result<(BTreeSet<WalName>, BTreeSet<String>), Error> {
         let (from, to, here) = (key(of), key(creditor.database), place(creditor.location));
         let (mut moved, mut locations) = (BTreeSet::new(), BTreeSet::new());
+        let mut twice = None;
         self.change_debts(clock, |lines| {
+            if from != to {
+                twice = name_of_two_contents(lines, &[&from, &to]);
+            }
+            if twice.is_some() {
+                return;
+            }
             for line in lines.iter_mut() {
                 if let Line::Owed {
                     name,
@@ -253,56 +286,94 @@ impl PgWal {
             lines.retain(|line| moved.is_empty() || !line.is_note_of(&from));
             without_twins(lines);
         })?;
-        Ok((moved, locations))
+        match twice {
+            None => Ok((moved, locations)),
+            Some(name) => Err(Error::OwedTwice {
+                name,
+                path: self.path.join(PLACE).join(NOTE),
+            }),
+        }
     }
 
-    /// Notes why nothing came to the archive of this database. A refusal stands until the archive was asked again.
+    /// Notes why nothing came to the creditor's archive. A refusal stands until the archive was asked again, and so does a
+    /// file that could not be compared.
     ///
     /// Errors: `Io`.
     pub fn note_unsettled(
         &self,
-        database: &str,
+        creditor: Creditor<'_>,
         why: &str,
         clock: &dyn Clock,
     ) -> Result<(), Error> {
-        let owed = self.owed_list()?.of(database);
-        match owed.is_refused {
-            true => Ok(()),
-            false => {
-                let why = Some((why, false));
-                self.note_attempt(database, &BTreeSet::new(), &owed.lost, why, clock)
+        let (own, here) = (key(creditor.database), place(creditor.location));
+        self.change_debts(clock, |lines| {
+            let stands = |line: &Line| {
+                line.is_note_of(&own)
+                    && matches!(
+                        line,
+                        Line::Note {
+                            note: Note::Refused | Note::Uncompared,
+                            ..
+                        }
+                    )
+            };
+            if lines.iter().any(stands) || !lines.iter().any(|line| line.is_owed_at(&own, &here)) {
+                return;
             }
-        }
+            lines.retain(|line| {
+                !line.is_note_of(&own)
+                    || matches!(
+                        line,
+                        Line::Note {
+                            note: Note::Lost,
+                            ..
+                        }
+                    )
+            });
+            lines.push(Line::why(&own, Note::Why, why));
+        })
     }
 
-    /// Takes from the list what was paid, and notes what is lost, and why the rest is owed, with whether it was refused.
+    /// Takes from the list what was paid of the debt `owed`, and notes what is lost, and why the rest is owed.
+    ///
+    /// A debt that was moved to another archive meanwhile stays as it is: the payment came to the old one.
     pub(super) fn note_attempt(
         &self,
-        database: &str,
+        (creditor, owed): (Creditor<'_>, &Owed),
         paid: &BTreeSet<WalName>,
         lost: &BTreeSet<WalName>,
-        why: Option<(&str, bool)>,
+        why: Option<(&str, Note)>,
         clock: &dyn Clock,
     ) -> Result<(), Error> {
-        let own = key(database);
-        let note = |note, text: String| Line::Note {
-            note,
-            database: own.clone(),
-            text,
+        let (own, here) = (key(creditor.database), place(creditor.location));
+        let is_paid = |name: &WalName, sum: &ContentSum| {
+            let came = owed.sums.get(name).filter(|_| paid.contains(name));
+            came.is_some_and(|came| came.is_same(sum))
         };
         self.change_debts(clock, |lines| {
-            lines.retain(|line| match line {
-                Line::Owed { name, database, .. } => *database != own || !paid.contains(name),
-                line => !line.is_note_of(&own),
-            });
-            if let Some((why, is_refused)) = why {
-                let kind = if is_refused { Note::Refused } else { Note::Why };
-                let why = why.chars().filter(|c| !c.is_control()).take(WHY_MAX);
-                lines.push(note(kind, why.collect()));
+            let is_own = |line: &Line| line.is_owed_at(&own, &here);
+            if !lines.iter().any(is_own) {
+                return;
             }
-            if !lost.is_empty() {
-                let names: Vec<String> = lost.iter().map(ToString::to_string).collect();
-                lines.push(note(Note::Lost, names.join(" ")));
+            lines.retain(|line| match line.owed() {
+                Some((name, _, sum)) => !(is_own(line) && is_paid(&name, sum)),
+                None => !line.is_note_of(&own),
+            });
+            let left: BTreeSet<WalName> = lines
+                .iter()
+                .filter(|line| is_own(line))
+                .filter_map(|line| line.owed().map(|(name, ..)| name))
+                .collect();
+            if let (Some((why, note)), false) = (why, left.is_empty()) {
+                lines.push(Line::why(&own, note, why));
+            }
+            let names: Vec<String> = lost.intersection(&left).map(ToString::to_string).collect();
+            if !names.is_empty() {
+                lines.push(Line::Note {
+                    note: Note::Lost,
+                    database: own.clone(),
+                    text: names.join(" "),
+                });
             }
         })
     }
@@ -311,11 +382,34 @@ impl PgWal {
     ///
     /// Errors: `Io`.
     pub fn give_up(&self, database: &str, clock: &dyn Clock) -> Result<Vec<WalName>, Error> {
-        let owed = self.owed_list()?.of(database);
-        let why = owed.why.as_deref().filter(|_| owed.waiting().count() > 0);
-        let why = why.map(|why| (why, owed.is_refused));
-        self.note_attempt(database, &owed.lost, &BTreeSet::new(), why, clock)?;
-        Ok(owed.lost.into_iter().collect())
+        let own = key(database);
+        let mut given_up = BTreeSet::new();
+        self.change_debts(clock, |lines| {
+            let mut owed = Owed::default();
+            for line in lines.iter() {
+                match line {
+                    Line::Owed {
+                        name,
+                        database,
+                        sum,
+                        ..
+                    } if *database == own => drop(owed.sums.insert(*name, *sum)),
+                    Line::Note {
+                        note: Note::Lost,
+                        database,
+                        text,
+                    } if *database == own => owed.note(Note::Lost, text),
+                    _ => {}
+                }
+            }
+            given_up = owed.in_order().lost;
+            lines.retain(|line| match line {
+                Line::Owed { name, database, .. } => *database != own || !given_up.contains(name),
+                Line::Note { note, database, .. } => *database != own || *note != Note::Lost,
+                Line::Unread(_) => true,
+            });
+        })?;
+        Ok(given_up.into_iter().collect())
     }
 
     /// Nothing is written if the change leaves the lines as they are.
@@ -331,7 +425,9 @@ impl PgWal {
         let changed = SmallFile::new(place, NOTE, NOTE_MAX).change(clock, 0o600, |before| {
             let before = lines(before.unwrap_or_default());
             let mut after = before.clone();
+            without_idle_notes(&mut after);
             change(&mut after);
+            without_idle_notes(&mut after);
             let text = || {
                 after
                     .iter()
@@ -344,11 +440,12 @@ impl PgWal {
     }
 }
 
-/// The kind of a line that is about an attempt to bring what is owed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Note {
-    Why,
+/// The kind of a line that is about an attempt to bring what is owed. Of several failures the first of these is noted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Note {
     Refused,
+    Uncompared,
+    Why,
     Lost,
 }
 
@@ -374,6 +471,7 @@ impl Line {
         let note = match fields[0] {
             WHY => Some(Note::Why),
             REFUSED => Some(Note::Refused),
+            UNCOMPARED => Some(Note::Uncompared),
             LOST => Some(Note::Lost),
             _ => None,
         };
@@ -424,6 +522,21 @@ impl Line {
         }
     }
 
+    /// A reason, on one line.
+    fn why(database: &str, note: Note, why: &str) -> Line {
+        let text = why.chars().filter(|c| !c.is_control());
+        Line::Note {
+            note,
+            database: database.to_owned(),
+            text: text.take(WHY_MAX).collect(),
+        }
+    }
+
+    /// Whether it owes a file to this database, at this location.
+    fn is_owed_at(&self, own: &str, here: &str) -> bool {
+        matches!(self, Line::Owed { database, location, .. } if database == own && location == here)
+    }
+
     fn is_note_of(&self, own: &str) -> bool {
         matches!(self, Line::Note { database, .. } if database == own)
     }
@@ -446,6 +559,7 @@ impl fmt::Display for Line {
                 let word = match note {
                     Note::Why => WHY,
                     Note::Refused => REFUSED,
+                    Note::Uncompared => UNCOMPARED,
                     Note::Lost => LOST,
                 };
                 write!(f, "{word}\t{database}\t{text}")
@@ -469,6 +583,25 @@ fn without_twins(lines: &mut Vec<Line>) {
         Some((name, database, sum)) => seen.insert((name, database.to_owned(), sum.to_string())),
         None => true,
     });
+}
+
+/// Leaves out the notes about databases that are owed nothing: a refusal would stand for the next debt.
+fn without_idle_notes(lines: &mut Vec<Line>) {
+    let of_owed = |line: &Line| line.owed().map(|(_, database, _)| database.to_owned());
+    let owed: BTreeSet<String> = lines.iter().filter_map(of_owed).collect();
+    lines.retain(|line| match line {
+        Line::Note { database, .. } => owed.contains(database),
+        Line::Owed { .. } | Line::Unread(_) => true,
+    });
+}
+
+/// A name of which these databases, taken together, are owed two contents.
+fn name_of_two_contents(lines: &[Line], databases: &[&str]) -> Option<WalName> {
+    let mut seen: BTreeMap<WalName, &ContentSum> = BTreeMap::new();
+    let of_them = lines.iter().filter_map(Line::owed);
+    let mut of_them = of_them.filter(|(_, database, _)| databases.contains(database));
+    let twice = of_them.find(|(name, _, sum)| !seen.entry(*name).or_insert(sum).is_same(sum));
+    twice.map(|(name, ..)| name)
 }
 
 /// A name of the configuration, which has no control characters, on one line.

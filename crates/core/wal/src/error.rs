@@ -190,6 +190,14 @@ pub enum Error {
     #[error("{} is not the {name} that the server archived", path.display())]
     NotOwed { path: PathBuf, name: WalName },
 
+    /// Debts of two databases cannot be one: they owe two branches of a cluster.
+    #[error("{} owes {name} twice, with different contents", path.display())]
+    OwedTwice {
+        name: WalName,
+        /// The list.
+        path: PathBuf,
+    },
+
     /// Files that an archive is owed are in no archive of a copy and not in pg_wal.
     #[error("no copy's archive has {name}{}, and pg_wal has it no longer", more(*count))]
     Lost {
@@ -461,6 +469,7 @@ impl Error {
             | Error::Behind { .. }
             | Error::Refuses { .. }
             | Error::NotOwed { .. }
+            | Error::OwedTwice { .. }
             | Error::Lost { .. }
             | Error::Uncompared { .. } => self.hint_of_copies(),
             Error::Busy { .. } => "find the process that holds it; PostgreSQL will retry",
@@ -514,6 +523,9 @@ impl Error {
             }
             Error::Uncompared { .. } => {
                 "name the identity of a recipient in [encryption], then run `longshore wal owed --database NAME --settle`"
+            }
+            Error::OwedTwice { .. } => {
+                "give each of the two a [database.NAME] with an archive of its own, then run `longshore wal owed --database NAME --settle` for each"
             }
             Error::NotOwed { .. } | Error::Lost { .. } => LOST_HINT,
             Error::Refuses { .. } => OTHER_HINT,

@@ -6,8 +6,11 @@
 //!   name may be another branch's, and one that a failed push left there may not be durable. So each owed file is pushed, and
 //!   an equal one that is there is compared and made durable.
 //! - A file comes from an archive that has it, as `copy.rs` copies it, or from pg_wal, where that still has the content.
-//!   Another branch's is refused. Where nothing else has it, the own archive's file is compared with the digest.
-//! - A file is lost only after every copy's archive was looked at, in full, and none has it.
+//!   Another branch's is refused. Where nothing else has it, the own archive's file is compared with the digest. Where nobody
+//!   here can compare, nothing comes.
+//! - A segment in which this server left its timeline is paid where the own archive has the other server's, as by a push.
+//! - A file is lost only after every copy's archive was looked at, in full, and none has it. There is at least one copy.
+//! - The own archive is away only if an operation on it failed, and has refused only what it was asked for itself.
 //! - While anything can still be brought, nothing counts as reached after it (`follow.rs`).
 //!
 //! Leaves to others: the list (`debts.rs`), and when a push may succeed without the own archive (`longshore`,
@@ -16,17 +19,24 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
-use longshore_io::Clock;
+use longshore_io::{Clock, File, Via};
 use longshore_pg::SegmentName;
 use longshore_pg::wal::WalName;
 
 use super::ahead::AheadLock;
 use super::content::ContentSum;
-use super::copy::{WalCopied, copy_on, has};
-use super::debts::Owed;
+use super::copy::{CopyError, WalCopied, copy_on, has};
+use super::debts::{Creditor, Note, Owed};
+use super::memory::MemoryFile;
 use super::place::directory_of;
-use super::{Error, PgWal, PushResult, StorageForm, WalArchive};
+use super::{Error, Outgoing, PgWal, PushResult, StorageForm, WalArchive};
+
+/// The longest segment that a server can have.
+const FILE_MAX: u64 = 1 << 30;
+/// Bytes of each read.
+const PIECE_BYTES: usize = 1 << 20;
 
 /// An archive that gives or gets what is owed, and how new files are stored there.
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +67,8 @@ pub struct Settled {
 /// An attempt that goes on.
 struct Attempt<'a> {
     owed: &'a Owed,
-    done: Settled,
+    files: u64,
+    failed: Vec<Failed>,
     paid: BTreeSet<WalName>,
     /// Files that an archive has, and that cannot be taken for the server's.
     unsure: BTreeSet<WalName>,
@@ -67,30 +78,42 @@ struct Attempt<'a> {
     is_home_away: bool,
 }
 
+/// A failure, which is over once all these files came from elsewhere.
+struct Failed {
+    error: Error,
+    note: Note,
+    names: BTreeSet<WalName>,
+}
+
 impl PgWal {
-    /// Brings the own archive `home` of a database what it is owed from its copies, and to each of these what another one has
-    /// of it. Notes what is still owed, and why, where `home` is there.
+    /// Brings the own archive `home` of the creditor what it is owed there from the copies, and to each of these what another
+    /// one has of it. Notes what is still owed, and why, where `home` is there.
     ///
     /// Errors: those of [`PgWal::owed_list`]; `Io` if the list cannot be written.
     pub fn settle(
         &self,
         _turn: &AheadLock,
-        (database, home): (&str, Option<ToSettle<'_>>),
+        (creditor, home): (Creditor<'_>, Option<ToSettle<'_>>),
         givers: Givers<'_>,
         clock: &dyn Clock,
     ) -> Result<Settled, Error> {
-        let owed = self.owed_list()?.of(database);
+        let owed = self
+            .owed_list()?
+            .of(creditor.database)
+            .at(creditor.location);
+        if owed.names.is_empty() {
+            return Ok(Settled::default());
+        }
         let mut attempt = Attempt {
             owed: &owed,
-            done: Settled::default(),
+            files: 0,
+            failed: Vec::new(),
             paid: BTreeSet::new(),
             unsure: BTreeSet::new(),
-            is_cut_off: !givers.are_all,
+            // Without any copy nothing was looked at.
+            is_cut_off: !givers.are_all || givers.copies.is_empty(),
             is_home_away: false,
         };
-        if owed.names.is_empty() {
-            return Ok(attempt.done);
-        }
         for (i, from) in givers.copies.iter().enumerate() {
             let rest = givers.copies.iter().enumerate().filter(|(k, _)| *k != i);
             let rest = rest.map(|(_, to)| (to, false));
@@ -99,59 +122,82 @@ impl PgWal {
             }
         }
         let Some(home) = home else {
-            return Ok(attempt.done);
+            return Ok(attempt.settled());
         };
         for name in &owed.names {
-            if !attempt.is_open(name) {
-                continue;
-            }
-            attempt.push_own(self, *name, home, clock);
-            if attempt.is_open(name) {
+            if attempt.is_open(name)
+                && attempt.push_own(self, *name, home, clock)
+                && attempt.is_open(name)
+            {
                 attempt.recognize(*name, home.archive);
             }
         }
         let lost = attempt.lost();
-        // An archive that went away was not asked again.
-        let stands = owed
-            .why
-            .as_deref()
-            .filter(|_| owed.is_refused && attempt.is_home_away);
-        let (paid, mut done) = (attempt.paid, attempt.done);
-        if let (None, Some(first)) = (&done.unsettled, lost.first()) {
-            done.unsettled = Some(Error::Lost {
-                name: *first,
-                count: lost.len(),
-            });
+        if let Some(first) = lost.first() {
+            let (name, count) = (*first, lost.len());
+            attempt.fail(Error::Lost { name, count }, Note::Lost, lost.clone());
         }
-        let why = done.unsettled.as_ref().map(ToString::to_string);
+        // An archive that went away was not asked again.
+        let before = owed.why.as_deref();
+        let stands = before.filter(|_| owed.failure() != Note::Why && attempt.is_home_away);
+        let first = attempt.first_failure();
+        let told = first.map(|failed| (failed.error.to_string(), failed.note.min(Note::Why)));
         let why = match stands {
-            Some(why) => Some((why, true)),
-            None => why.as_deref().map(|why| (why, done.is_refused)),
+            Some(why) => Some((why, owed.failure())),
+            None => told.as_ref().map(|(why, note)| (&**why, *note)),
         };
-        self.note_attempt(database, &paid, &lost, why, clock)?;
-        Ok(done)
+        self.note_attempt((creditor, &owed), &attempt.paid, &lost, why, clock)?;
+        Ok(attempt.settled())
     }
 }
 
 impl Attempt<'_> {
     /// Whether a file was not paid yet, and can be now.
     fn is_open(&self, name: &WalName) -> bool {
-        !self.is_home_away && !self.paid.contains(name) && !self.unsure.contains(name)
+        !self.is_home_away && !self.paid.contains(name)
     }
 
-    /// A refusal stops the server, so it stands before all other errors.
-    fn fail(&mut self, error: Error, is_refused: bool) {
-        let done = &mut self.done;
-        if done.unsettled.is_none() || (is_refused && !done.is_refused) {
-            (done.unsettled, done.is_refused) = (Some(error), is_refused);
+    fn fail(&mut self, error: Error, note: Note, names: BTreeSet<WalName>) {
+        // None of them is known not to be there, and nothing says that they are the server's.
+        if matches!(
+            error,
+            Error::Newer { .. } | Error::Unsigned { .. } | Error::Uncompared { .. }
+        ) {
+            self.unsure.extend(&names);
         }
+        let note = match error {
+            Error::Uncompared { .. } => Note::Uncompared,
+            _ => note,
+        };
+        self.failed.push(Failed { error, note, names });
     }
 
-    fn fail_at_home(&mut self, error: Error) {
+    fn fail_at_home(&mut self, error: Error, names: BTreeSet<WalName>) {
         self.is_home_away |= error.is_away();
         self.is_cut_off |= self.is_home_away;
-        let is_refused = error.is_refusal();
-        self.fail(error, is_refused);
+        let note = match error.is_refusal() {
+            true => Note::Refused,
+            false => Note::Why,
+        };
+        self.fail(error, note, names);
+    }
+
+    /// The failure that is told. A refusal stops the server, so it stands before all others.
+    fn first_failure(&self) -> Option<&Failed> {
+        let is_left = |failed: &&Failed| !failed.names.is_subset(&self.paid);
+        let left = self.failed.iter().filter(is_left);
+        left.min_by_key(|failed| failed.note)
+    }
+
+    fn settled(mut self) -> Settled {
+        let paid = &self.paid;
+        self.failed.retain(|failed| !failed.names.is_subset(paid));
+        let first = self.failed.into_iter().min_by_key(|failed| failed.note);
+        Settled {
+            files: self.files,
+            is_refused: first.as_ref().is_some_and(|f| f.note == Note::Refused),
+            unsettled: first.map(|failed| failed.error),
+        }
     }
 
     /// Copies what is owed from a copy's archive.
@@ -162,53 +208,67 @@ impl Attempt<'_> {
         clock: &dyn Clock,
     ) {
         let mut copied = WalCopied::default();
-        let brought = bring(from, (to, is_home), self.owed, clock, &mut copied);
-        self.done.files += copied.files;
+        let wanted = wanted(from, (to.archive, is_home), &self.owed.names);
+        let (wanted, brought) = match wanted {
+            Ok(wanted) => {
+                let brought = bring(from, to, (&wanted, self.owed), clock, &mut copied);
+                (wanted, brought)
+            }
+            Err(error) => (self.owed.names.clone(), Err(error)),
+        };
+        let mut left: BTreeSet<WalName> = wanted.into_iter().collect();
+        left.retain(|name| !copied.held.contains(name));
+        self.files += copied.files;
         if is_home {
             self.paid.extend(copied.held);
         }
         // A file that a copy has and cannot give is as if it had it not.
-        copied
-            .unreadable
-            .into_iter()
-            .for_each(|error| self.fail(error, false));
-        if let Err(error) = brought {
-            self.is_cut_off = true;
-            match is_home {
-                true => self.fail_at_home(error),
-                false => self.fail(error, false),
+        let left_out = copied.left_out.into_iter().zip(copied.unreadable);
+        left_out.for_each(|(name, error)| self.fail(error, Note::Why, BTreeSet::from([name])));
+        match brought {
+            Ok(()) => {}
+            Err(CopyError::There(error)) if is_home => {
+                self.is_cut_off = true;
+                self.fail_at_home(error, left);
+            }
+            Err(error) => {
+                self.is_cut_off = true;
+                self.fail(error.into(), Note::Why, left);
             }
         }
     }
 
-    /// Pushes the server's own file, if pg_wal still has the very content.
-    fn push_own(&mut self, pg_wal: &PgWal, name: WalName, home: ToSettle<'_>, clock: &dyn Clock) {
-        let pushed = || {
-            let out = match pg_wal.outgoing(name, Path::new(&name.to_string())) {
-                Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                    return Ok(None);
-                }
-                out => out?,
-            };
-            let sum = ContentSum::of(&out, None)?;
-            match self.owed.sums.get(&name) {
-                Some(owed) if owed.is_same(&sum) => {
-                    home.archive.push(&out, home.form, clock).map(Some)
-                }
-                _ => Ok(None),
+    /// Pushes the server's own file, if pg_wal still has the very content. Returns whether the own archive has said nothing of
+    /// the file.
+    fn push_own(
+        &mut self,
+        pg_wal: &PgWal,
+        name: WalName,
+        home: ToSettle<'_>,
+        clock: &dyn Clock,
+    ) -> bool {
+        let sum = self.owed.sums.get(&name);
+        let own = sum.map_or(Ok(None), |sum| own_file(pg_wal, name, sum));
+        let pushed = match own {
+            Ok(None) => return true,
+            Ok(Some(out)) => home.archive.push(&out, home.form, clock),
+            Err(error) => {
+                self.unsure.insert(name);
+                self.fail(error, Note::Why, BTreeSet::from([name]));
+                return true;
             }
         };
-        match pushed() {
-            Ok(None) => {}
-            Ok(Some(pushed)) => {
-                self.done.files += u64::from(matches!(pushed, PushResult::Stored { .. }));
+        match pushed {
+            Ok(pushed) => {
+                self.files += u64::from(matches!(pushed, PushResult::Stored { .. }));
                 self.paid.insert(name);
             }
             Err(error) => {
                 self.unsure.insert(name);
-                self.fail_at_home(error);
+                self.fail_at_home(error, BTreeSet::from([name]));
             }
         }
+        false
     }
 
     /// Compares the own archive's file with the digest of what it is owed.
@@ -233,13 +293,13 @@ impl Attempt<'_> {
             Ok(true) => {
                 self.paid.insert(name);
             }
-            // A file that nobody here is given back is as if it were not there.
-            Err(error @ (Error::Damaged { .. } | Error::Newer { .. } | Error::Unsigned { .. })) => {
-                self.fail(error, false)
+            // A file that nobody is given back is as if it were not there.
+            Err(error @ Error::Damaged { .. }) => {
+                self.fail(error, Note::Why, BTreeSet::from([name]));
             }
             Err(error) => {
                 self.unsure.insert(name);
-                self.fail_at_home(error);
+                self.fail_at_home(error, BTreeSet::from([name]));
             }
         }
     }
@@ -257,38 +317,81 @@ impl Attempt<'_> {
     }
 }
 
-/// Copies what is owed, as far as `from` has it, and `to` lacks it or is the archive that it is owed to.
+/// The server's own file, if it has this content. It is read once: the server may write into the file at any time.
+fn own_file(pg_wal: &PgWal, name: WalName, sum: &ContentSum) -> Result<Option<Outgoing>, Error> {
+    match pg_wal.outgoing(name, Path::new(&name.to_string())) {
+        Ok(out) => of_content(out, sum),
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn of_content(out: Outgoing, sum: &ContentSum) -> Result<Option<Outgoing>, Error> {
+    let stat = out.file.stat();
+    let len = stat.map_err(Error::io("look at", &out.path))?.len;
+    // No file of a server is longer than its longest segment.
+    if len > FILE_MAX {
+        return Ok(None);
+    }
+    let file: Arc<dyn File> = Arc::new(MemoryFile::of(&[]));
+    let sized = file.set_len(len);
+    sized.map_err(Error::io("read", &out.path))?;
+    let mut piece = vec![0; (len as usize).min(PIECE_BYTES)];
+    let mut at = 0;
+    while at < len {
+        let piece = &mut piece[..((len - at) as usize).min(PIECE_BYTES)];
+        let read = out.file.read_exact_at(piece, at, Via::Cache);
+        read.and_then(|()| file.write_all_at(piece, at, Via::Cache))
+            .map_err(Error::io_at("read", &out.path, at))?;
+        at += piece.len() as u64;
+    }
+    let out = Outgoing { file, ..out };
+    let is_same = ContentSum::of(&out, None)?.is_same(sum);
+    Ok(is_same.then_some(out))
+}
+
+/// The files of `names` that `from` has, and that `to` lacks or is owed.
+fn wanted(
+    from: &WalArchive,
+    (to, is_home): (&WalArchive, bool),
+    names: &[WalName],
+) -> Result<Vec<WalName>, CopyError> {
+    if from.identity().is_none() {
+        return Ok(Vec::new());
+    }
+    let mut asked = match is_home {
+        true => names.to_vec(),
+        false => to.without(names).map_err(CopyError::There)?,
+    };
+    let not_here = from.without(&asked).map_err(CopyError::Here)?;
+    asked.retain(|name| !not_here.contains(name));
+    Ok(asked)
+}
+
+/// Copies these files, which are owed, from one archive to another.
 fn bring(
     from: &WalArchive,
-    (ToSettle { archive: to, form }, is_home): (&ToSettle<'_>, bool),
-    owed: &Owed,
+    ToSettle { archive: to, form }: &ToSettle<'_>,
+    (wanted, owed): (&[WalName], &Owed),
     clock: &dyn Clock,
     copied: &mut WalCopied,
-) -> Result<(), Error> {
+) -> Result<(), CopyError> {
     let Some(size) = from.identity().map(|identity| identity.segment_size) else {
         return Ok(());
     };
-    let asked = match is_home {
-        true => owed.names.clone(),
-        false => to.without(&owed.names)?,
-    };
-    let not_here: BTreeSet<WalName> = from.without(&asked)?.into_iter().collect();
-    let wanted: Vec<WalName> = asked
-        .into_iter()
-        .filter(|n| !not_here.contains(n))
-        .collect();
     if wanted.is_empty() {
         return Ok(());
     }
-    let mut todo = from.lacking(Some(to), &|timeline, start, _| {
+    let mut todo = from.todo(Some(to), &|timeline, start, _| {
         let name = SegmentName::holding(timeline, start, size);
         wanted.contains(&WalName::Segment(name))
     })?;
     // Those that `to` has are compared before newer ones come. Partial segments and backup marks come last: nothing that is
     // recovered rests on them.
-    let others = wanted.into_iter().filter(|name| !todo.names.contains(name));
-    let (mut before, others): (Vec<_>, Vec<_>) =
-        others.partition(|name| matches!(name, WalName::History(_) | WalName::Segment(_)));
+    let others = wanted.iter().filter(|name| !todo.names.contains(name));
+    let (mut before, others): (Vec<_>, Vec<_>) = others
+        .copied()
+        .partition(|name| matches!(name, WalName::History(_) | WalName::Segment(_)));
     before.append(&mut todo.names);
     todo.names = before;
     todo.names.extend(others);
@@ -315,5 +418,33 @@ impl WalArchive {
             }
         }
         Ok(lacking)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what was compared is what is pushed.
+    /// Method: the server writes into its file after the look at it.
+    #[test]
+    fn a_file_that_the_server_reuses_is_pushed_as_it_was_compared() {
+        let server: Arc<dyn File> = Arc::new(MemoryFile::of(&[7; 3 << 20]));
+        let out = Outgoing {
+            name: "000000010000000000000003".parse().unwrap(),
+            path: "3".into(),
+            file: server.clone(),
+            system: None,
+            history: None,
+            beside: None,
+        };
+        let sum = ContentSum::of(&out, None).unwrap();
+        let own = of_content(out.clone(), &sum).unwrap().unwrap();
+        server.write_all_at(&[8; 100], 5000, Via::Cache).unwrap();
+        assert!(ContentSum::of(&own, None).unwrap().is_same(&sum));
+        assert!(
+            of_content(out, &sum).unwrap().is_none(),
+            "it is another one now"
+        );
     }
 }

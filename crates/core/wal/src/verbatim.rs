@@ -12,6 +12,7 @@ use longshore_media::record::RecordError;
 use longshore_pg::wal::WalName;
 
 use super::archive::PushResult;
+use super::copy::CopyError;
 use super::place::{Published, directory_of};
 use super::stored::Object;
 use super::waiting::{WAIT_MAX, wait};
@@ -31,7 +32,7 @@ impl WalArchive {
         object: &Object,
         identity: Identity,
         clock: &dyn Clock,
-    ) -> Result<PushResult, Error> {
+    ) -> Result<PushResult, CopyError> {
         let head = object.head();
         let name = head.name;
         if self.identity().is_none() {
@@ -43,7 +44,8 @@ impl WalArchive {
             && head.plain_len == head.segment_bytes
             && head.system == identity.system;
         if is_segment && !is_of {
-            return Err(Error::malformed(object.path.clone(), RecordError::Field));
+            let malformed = Error::malformed(object.path.clone(), RecordError::Field);
+            return Err(CopyError::File(malformed));
         }
         let below = directory_of(name);
         let there = |found: Option<Object>| match found {
@@ -66,13 +68,14 @@ impl WalArchive {
             self.place.settle(&below, false)?;
             return Ok(PushResult::Already);
         };
-        check_stored(object)?;
-        let len = object.file.len()?;
+        check_stored(object).map_err(CopyError::File)?;
+        let len = object.file.len().map_err(CopyError::File)?;
         let mut piece = vec![0; PIECE_BYTES.min(len as usize)];
         let mut at = 0;
         while at < len {
             let piece = &mut piece[..PIECE_BYTES.min((len - at) as usize)];
-            object.file.read_exact_at(piece, at)?;
+            let read = object.file.read_exact_at(piece, at);
+            read.map_err(CopyError::File)?;
             let written = draft.write(piece, at);
             written.map_err(Error::io_at(
                 "write",

@@ -59,8 +59,7 @@ struct CopiedDatabase {
     /// As the first archive stores the segments.
     wal_bytes: u64,
     /// Key objects that the second target lacked.
-    #[serde(rename = "key_object_count")]
-    key_objects: u64,
+    key_object_count: u64,
     /// The most memory that the copy of one of these backups may take; 0 where none was copied.
     memory_bytes: u64,
     /// Bytes of files that an interrupted copy had left.
@@ -357,7 +356,7 @@ impl RouteRun<'_> {
             there: 0,
             wal_files: 0,
             wal_bytes: 0,
-            key_objects: 0,
+            key_object_count: 0,
             memory_bytes: 0,
             kept_bytes: 0,
             elapsed_s: 0.0,
@@ -565,7 +564,7 @@ impl RouteRun<'_> {
             }
             match self.from.copy_objects((load.from, i), (self.to, &there)) {
                 Ok((copied, left)) => {
-                    load.database.key_objects += copied;
+                    load.database.key_object_count += copied;
                     for why in left {
                         let label = &load.from.sets[i].label;
                         let text = format!("{label}: a key object is not copied: {}", plain(&why));
@@ -764,8 +763,8 @@ impl CopiedDatabase {
             let size = bytes(self.wal_bytes);
             text += &format!("; {} WAL files ({size}) {verb}", self.wal_files);
         }
-        if self.key_objects > 0 {
-            text += &format!("; {} key objects {verb}", self.key_objects);
+        if self.key_object_count > 0 {
+            text += &format!("; {} key objects {verb}", self.key_object_count);
         }
         text
     }

@@ -40,15 +40,14 @@ struct Answer {
     stripes: Vec<Stripe>,
     written_bytes: u64,
     /// Key objects that some place lacked.
-    #[serde(rename = "key_object_count")]
-    key_objects: u64,
+    key_object_count: u64,
 }
 
 impl Answer {
     /// The state of the media now.
     fn summary(&self) -> String {
         let is_whole = |stripe: &&Stripe| stripe.state == StripeState::Whole;
-        let objects = match self.key_objects {
+        let objects = match self.key_object_count {
             0 => String::new(),
             count => format!(" {count} key objects were brought to places that lacked them."),
         };
@@ -157,7 +156,7 @@ fn repair(options: &Repair, context: &Context) -> Result<Answer, Failure> {
         label: chosen.label(),
         stripes: stripes(media, &faults, !options.dry_run),
         written_bytes: 0,
-        key_objects: 0,
+        key_object_count: 0,
     };
     match options.dry_run {
         true => {
@@ -175,7 +174,7 @@ fn repair(options: &Repair, context: &Context) -> Result<Answer, Failure> {
         }
     }
     if !options.dry_run {
-        answer.key_objects = bring_objects(&devices, context);
+        answer.key_object_count = bring_objects(&devices, context);
     }
     Ok(answer)
 }

@@ -210,11 +210,9 @@ pub struct Row {
     pub signature: Option<&'static str>,
     pub signer: Option<String>,
     /// Recipients on its media; 0: it is not encrypted. `None` also if that cannot be read.
-    #[serde(rename = "recipient_count")]
-    pub recipients: Option<u64>,
+    pub recipient_count: Option<u64>,
     /// Key objects next to it, which may let further recipients open it. Nothing proves them here.
-    #[serde(rename = "key_object_count")]
-    pub key_objects: u64,
+    pub key_object_count: u64,
     /// Whether it is refused for its signature: then it is not the newest one, whatever its label says.
     #[serde(skip)]
     pub is_strangers: bool,
@@ -290,8 +288,8 @@ pub fn rows(listing: &Listing, decision: Option<&Decision>) -> Vec<Row> {
             description: complete.and_then(|c| given(&c.header.description)),
             signature: complete.and_then(|c| Some(c.signature?.word())),
             signer: complete.and_then(|c| Some(c.signature?.signer()?.to_string())),
-            recipients: complete.and_then(|c| Some(c.recipients? as u64)),
-            key_objects: set.object_count() as u64,
+            recipient_count: complete.and_then(|c| Some(c.recipients? as u64)),
+            key_object_count: set.object_count() as u64,
             is_strangers: set.is_strangers(),
             needed: needs,
             used_by: set.readers.iter().map(Holder::text).collect(),
@@ -510,8 +508,8 @@ pub fn remarks(listing: &Listing, rows: &[Row]) -> String {
             text += &format!("  {} is \"{}\"\n", r.label, words.join("\": \""));
         }
     }
-    for r in rows.iter().filter(|r| r.key_objects > 0) {
-        let (objects, own) = (r.key_objects, r.recipients.unwrap_or(0));
+    for r in rows.iter().filter(|r| r.key_object_count > 0) {
+        let (objects, own) = (r.key_object_count, r.recipient_count.unwrap_or(0));
         text += &format!(
             "  {} is encrypted for {own} recipients, and has {objects} key objects for further ones\n",
             r.label

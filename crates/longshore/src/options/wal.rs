@@ -474,6 +474,22 @@ pub struct WalOwed {
     /// Later moments can be recovered after a full backup. The table without this option names the files.
     #[arg(long, conflicts_with = "settle")]
     pub give_up: bool,
+
+    /// With --settle: encrypt for age1... or @FILE, as in archive_command. Repeatable.
+    ///
+    /// It is needed where archive_command has this option, since files that pg_wal still has are stored as a push stores them. The
+    /// default is `recipients` of the target, else of [encryption].
+    #[arg(long, value_name = "RECIPIENT", hide_short_help = true)]
+    pub encrypt_to: Vec<String>,
+
+    /// With --settle: sign with the key in this file, as in archive_command.
+    ///
+    /// Encrypted WAL alone can be signed. The default is `sign` of [encryption].
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub sign: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub keys: KeyOptions,
 }
 
 fn wal_name(text: &str) -> Result<WalName, String> {

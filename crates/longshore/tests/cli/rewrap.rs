@@ -371,7 +371,7 @@ fn places_that_are_away_are_told_and_a_repair_brings_the_objects_there() {
     };
     let done = json(&wrap("disk1/p.bak disk2/p.bak").exits(5));
     assert_eq!(
-        (&done["written"], &done["backups"][0]["lost"]),
+        (&done["written"], &done["backups"][0]["lost_count"]),
         (&1.into(), &1.into())
     );
     assert!(objects(&stage, "away").is_empty());

@@ -107,12 +107,12 @@ fn debts_follow_the_archive_and_are_told_until_they_are_paid() {
     let list = shop.done("--json wal owed --database main", 5);
     let list = answer(&list);
     assert_eq!(list["owed"]["debts"][0]["since"], first.as_str());
-    assert_eq!(list["owed"]["debts"][0]["brought"], true, "{list}");
+    assert_eq!(list["owed"]["debts"][0]["is_brought"], true, "{list}");
     assert_eq!(list["owed_files"][0]["is_lost"], false);
     let checked = ask(&shop, "--json check main --archive-wait 0");
     let debt = &checked["databases"][0]["owed"]["debts"][0];
     assert!(
-        debt["file_count"].as_u64().unwrap() >= 3 && debt["lost"] == 0,
+        debt["file_count"].as_u64().unwrap() >= 3 && debt["lost_count"] == 0,
         "{checked}"
     );
     let (grade, told) = findings(&checked).remove(0);
@@ -210,7 +210,7 @@ fn a_file_that_is_lost_is_named_and_stops_nothing_until_it_is_given_up() {
     let (grade, told) = findings(&checked).remove(0);
     assert_eq!(grade, "bad", "{told}");
     assert!(told.contains(lost) && told.contains("--give-up"), "{told}");
-    assert_eq!(checked["databases"][0]["owed"]["debts"][0]["lost"], 1);
+    assert_eq!(checked["databases"][0]["owed"]["debts"][0]["lost_count"], 1);
     // The first archive is the first again, and the server is told.
     let so_far = segments(&shop.near_archive()).len();
     wait_until("WAL goes on", server, || {

@@ -105,6 +105,16 @@ impl Three {
     }
 
     fn settle_with(&self, home: Option<WalArchive>, form: &StorageForm, are_all: bool) -> Settled {
+        self.settle_at((NEAR, home), form, are_all)
+    }
+
+    /// With a home that is at this location now.
+    fn settle_at(
+        &self,
+        (at, home): (&str, Option<WalArchive>),
+        form: &StorageForm,
+        are_all: bool,
+    ) -> Settled {
         let pg_wal = self.pg_wal();
         let turn = pg_wal.turn_to_follow(MAIN).unwrap().unwrap();
         let to_settle = |archive| ToSettle { archive, form };
@@ -113,7 +123,7 @@ impl Three {
             copies: &[to_settle(&copies[0]), to_settle(&copies[1])],
             are_all,
         };
-        let home = (MAIN, home.as_ref().map(to_settle));
+        let home = (creditor(MAIN, at), home.as_ref().map(to_settle));
         pg_wal.settle(&turn, home, givers, &*clock()).unwrap()
     }
 }
@@ -263,7 +273,8 @@ fn a_file_of_the_same_name_pays_nothing() {
         assert!(owed.is_refused && owed.why.unwrap().contains("other"));
         // While it is away it says nothing else.
         let pg_wal = three.pg_wal();
-        pg_wal.note_unsettled(MAIN, "away", &*clock()).unwrap();
+        let main = creditor(MAIN, NEAR);
+        pg_wal.note_unsettled(main, "away", &*clock()).unwrap();
         let home = archive(&three.home).unwrap();
         three
             .home
@@ -352,7 +363,15 @@ fn a_debt_goes_on_where_the_archive_is_called_otherwise() {
         home: disk(7),
         ..three
     };
+    // A process that began before brings the old archive nothing, and forgets nothing.
     three.settle(true);
+    assert_eq!(
+        (held(&three.home), three.owed()),
+        (vec![], vec![name(1, 3)])
+    );
+    let home = archive(&three.home).unwrap();
+    let at_new = ("/new/main/wal", Some(home));
+    three.settle_at(at_new, &form(Algorithm::Lz4), true);
     assert_eq!((held(&three.home), three.owed()), (vec![3], vec![]));
     let others = three.owed_of("other");
     assert_eq!(others.names, [name(1, 3), name(1, 4)]);
@@ -377,6 +396,129 @@ fn another_content_is_not_owed_under_a_name_that_is_owed() {
     let same = outgoing(&three.server, name(1, 3), &segment(1, 3, 3));
     owe(&same).unwrap();
     assert_eq!(three.owed().len(), 1);
+}
+
+/// Goal: a refusal goes with the debt that was refused, so that the next outage is none.
+/// Method: one copy's last segment is another branch's, so the archive refuses what comes from there; the other copy pays.
+#[test]
+fn a_refusal_ends_with_the_debt_whoever_pays_it() {
+    let three = Three::new();
+    three.took(1, 3);
+    let other = disk(5);
+    push(&other, name(1, 2), &segment(1, 2, 77)).unwrap();
+    push(&other, name(1, 3), &segment(1, 3, 3)).unwrap();
+    let [_, second] = three.copies.clone();
+    let three = Three {
+        copies: [other, second],
+        ..three
+    };
+    let settled = three.settle(true);
+    assert!(settled.unsettled.is_none(), "{settled:?}");
+    assert_eq!(three.owed(), []);
+    assert_eq!(list(&three.server), "");
+    three.took(1, 4);
+    assert!(!three.owed_of(MAIN).is_refused);
+    // Also that of a list that was written before.
+    write_list(&three.server, "refused\tmain\tother bytes\n");
+    three.took(1, 5);
+    assert!(!three.owed_of(MAIN).is_refused);
+}
+
+/// Goal: a payment to an archive that is no longer the own one pays nothing: the debt was moved while it was made.
+#[test]
+fn a_debt_that_was_moved_meanwhile_is_not_struck_off() {
+    let three = Three::new();
+    three.took(0, 3);
+    let pg_wal = three.pg_wal();
+    let new = creditor(MAIN, "/new/main/wal");
+    pg_wal.move_debts(MAIN, new, &*clock()).unwrap();
+    let settled = three.settle(true);
+    assert_eq!((settled.files, three.owed()), (0, vec![name(1, 3)]));
+    assert_eq!(held(&three.home), [1, 2]);
+    let near = creditor(MAIN, NEAR);
+    pg_wal.note_unsettled(near, "away", &*clock()).unwrap();
+    assert_eq!(three.owed_of(MAIN).why, None, "of another archive");
+}
+
+/// Goal: without any copy nothing is lost: one that is gone from the configuration may have it.
+#[test]
+fn where_no_copy_is_configured_nothing_is_lost() {
+    let three = Three::new();
+    three.took(0, 3);
+    let pg_wal = three.pg_wal();
+    let turn = pg_wal.turn_to_follow(MAIN).unwrap().unwrap();
+    let (home, form) = (archive(&three.home).unwrap(), form(Algorithm::Lz4));
+    let home = ToSettle {
+        archive: &home,
+        form: &form,
+    };
+    let none = Givers {
+        copies: &[],
+        are_all: true,
+    };
+    let main = (creditor(MAIN, NEAR), Some(home));
+    let settled = pg_wal.settle(&turn, main, none, &*clock()).unwrap();
+    assert!(settled.unsettled.is_none(), "{settled:?}");
+    let owed = three.owed_of(MAIN);
+    assert_eq!((owed.names.len(), owed.lost.len()), (1, 0));
+    assert_eq!(pg_wal.give_up(MAIN, &*clock()).unwrap(), []);
+}
+
+/// Goal: a copy that cannot be read says nothing of the own archive, which gets what pg_wal has.
+#[test]
+fn a_copy_that_cannot_be_read_keeps_nothing_else_from_the_own_archive() {
+    for after in 0..20 {
+        let three = Three::new();
+        three.keeps(0, 3);
+        let copy = three.copies[0].clone();
+        let pg_wal = three.pg_wal();
+        let turn = pg_wal.turn_to_follow(MAIN).unwrap().unwrap();
+        let archives = [&three.home, &copy].map(|disk| archive(disk).unwrap());
+        let form = form(Algorithm::Lz4);
+        let [home, from] = archives.each_ref().map(|archive| ToSettle {
+            archive,
+            form: &form,
+        });
+        copy.inject(Fault::errno(5).from_step(copy.steps() + after));
+        let givers = Givers {
+            copies: &[from],
+            are_all: true,
+        };
+        let main = (creditor(MAIN, NEAR), Some(home));
+        pg_wal.settle(&turn, main, givers, &*clock()).unwrap();
+        assert_eq!(
+            (held(&three.home), three.owed()),
+            (vec![1, 2, 3], vec![]),
+            "{after}"
+        );
+    }
+}
+
+/// Goal: one database is owed one content of a name, and takes over no other.
+#[test]
+fn a_debt_of_another_content_is_not_taken_over() {
+    let three = Three::new();
+    three.took(0, 3);
+    let pg_wal = three.pg_wal();
+    for (number, seed) in [(3, 77), (4, 4)] {
+        let out = outgoing(&three.server, name(1, number), &segment(1, number, seed));
+        let owe = pg_wal.owe(creditor("other", NEAR), &out, &*clock());
+        owe.unwrap();
+    }
+    let before = list(&three.server);
+    let taken = pg_wal.move_debts("other", creditor(MAIN, NEAR), &*clock());
+    let refused = taken.unwrap_err();
+    assert!(matches!(refused, Error::OwedTwice { .. }), "{refused}");
+    assert_eq!(list(&three.server), before);
+    // Of two contents that a list has all the same, only the one that came is paid.
+    write_list(&three.server, &before.replace("other", MAIN));
+    three.settle(true);
+    assert_eq!(three.owed(), [name(1, 3)]);
+}
+
+fn list(server: &SimDisk) -> String {
+    let path = Path::new(WAL).parent().unwrap().join(OWED_LIST.0);
+    String::from_utf8(server.read_file(path).unwrap()).unwrap()
 }
 
 fn write_list(server: &SimDisk, text: &str) {
@@ -487,5 +629,40 @@ fn an_encrypted_file_pays_a_debt_by_tags_or_to_who_can_read_it() {
                 }
             }
         }
+    }
+}
+
+/// Goal: an encrypted file that nobody here can compare pays nothing, is not lost, and somebody is told to act.
+/// Method: a copy has it without tags, as who reads it wrote it there; the list has the digest of tags.
+#[test]
+fn an_encrypted_file_that_nobody_can_compare_is_not_brought() {
+    let identity = Identity::new_hybrid().unwrap();
+    let recipients = Recipients::new(vec![identity.recipient()], false).unwrap();
+    let form = StorageForm {
+        recipients: Some(Arc::new(recipients)),
+        ..form(Algorithm::Zstd)
+    };
+    let keyring = Arc::new(Keyring::new(Identities::new(vec![identity]), false));
+    for seed in [3, 77] {
+        let three = Three::new();
+        let data = Path::new(WAL).parent().unwrap();
+        let path = data.join("global/pg_control");
+        three.server.write_file(path, &control()).unwrap();
+        let tags = three.pg_wal().tag_key();
+        three.took(1, 3);
+        three.lost(1, 3);
+        let copy = archive(&three.copies[0]).unwrap().with_keyring(&keyring);
+        let out = outgoing(&three.home, name(1, 3), &segment(1, 3, seed));
+        copy.push(&out, &form, &*clock()).unwrap();
+        let home = archive(&three.home).unwrap().with_tags(tags);
+        let settled = three.settle_with(Some(home), &form, true);
+        assert!(
+            matches!(settled.unsettled, Some(Error::Uncompared { .. })),
+            "{settled:?}"
+        );
+        assert_eq!(held(&three.home), [1, 2]);
+        let owed = three.owed_of(MAIN);
+        assert_eq!((owed.names.len(), owed.lost.len()), (1, 0));
+        assert!(owed.is_uncompared && !owed.is_refused);
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Invariants
 //! - A push succeeds without the database's own archive only where `home_behind` is set, the file is durable in the archive
-//!   of a copy, the debt is noted durably, and it is not above the limit.
+//!   of a copy with all of its bytes, the debt is noted durably, and it is not above the limit.
 //! - Only an archive that is away is skipped. One that refuses a file has looked at it, and its refusal stands: also of a
 //!   file that it is owed, since nothing may come after that.
 //! - While anything can still be brought, the copies come first: no call waits for the store that is away. Debts come before
@@ -14,7 +14,7 @@
 
 use longshore_pg::SegmentSize;
 use longshore_pg::wal::WalName;
-use longshore_wal::{Creditor, Error, Owed, OwedList, PgWal};
+use longshore_wal::{Creditor, Error, Owed, OwedList, PgWal, PushResult};
 
 use super::{debt, follow};
 use crate::commands::archive::ArchiveLocation;
@@ -102,7 +102,13 @@ impl<'a> Standing<'a> {
         let mut list = told_list(&pg_wal, context);
         let owed = list.of(database);
         if owed.is_elsewhere(&location.path()) {
-            debt::move_here(&pg_wal, database, (database, &location), context);
+            // It stays owed to the old place, and each push says so.
+            if let Err(error) = debt::move_here(&pg_wal, database, (database, &location), context) {
+                context.output.warn(&format!(
+                    "WAL is owed to an archive that is at {} now, and its list cannot be changed: {error}",
+                    location.path().display()
+                ));
+            }
             list = pg_wal.owed_list().unwrap_or_default();
         }
         Ok(Some(Standing {
@@ -213,7 +219,11 @@ impl<'a> Standing<'a> {
                     Ok(copy.archive.push(&out, &copy.form, clock)?)
                 });
             match pushed {
-                Ok(_) => reached.push(target.clone()),
+                Ok(PushResult::Stored { .. } | PushResult::Already) => reached.push(target.clone()),
+                Ok(PushResult::LeftAt(fork)) => self.context.output.warn(&format!(
+                    "the archive of target {target} keeps another server's {}, which went on where this one left the timeline, at {fork}",
+                    self.name
+                )),
                 Err(failure) => self.context.output.warn(&format!(
                     "the archive of target {target} did not take {}: {}",
                     self.name, failure.text

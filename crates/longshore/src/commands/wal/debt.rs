@@ -11,9 +11,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use longshore_io::{OpenHow, Via};
+use longshore_pg::PID_FILE;
 use longshore_pg::client::{Host, Options};
 use longshore_pipeline::SourceSpec;
-use longshore_wal::{Creditor, Owed, OwedList, PgWal};
+use longshore_wal::{Creditor, Error, Owed, OwedList, PgWal};
 use serde::Serialize;
 
 use crate::commands::archive::ArchiveLocation;
@@ -38,17 +39,15 @@ pub struct DebtRow {
     pub database: String,
     /// Where its archive was.
     pub archives: Vec<String>,
-    #[serde(rename = "file_count")]
-    pub files: usize,
+    pub file_count: usize,
     /// The first segment of them.
     pub since: Option<String>,
     /// Of these files, those that no copy in reach has, nor pg_wal.
-    pub lost: usize,
+    pub lost_count: usize,
     pub why: Option<String>,
-    #[serde(rename = "is_refused")]
-    pub refused: bool,
+    pub is_refused: bool,
     /// Whether a push brings them: the configuration has the database, and its copies get WAL at once.
-    pub brought: bool,
+    pub is_brought: bool,
     #[serde(skip)]
     pub weight: Weight,
     #[serde(skip)]
@@ -92,18 +91,18 @@ impl DebtRow {
     fn of(name: &str, owed: &Owed, context: &Context) -> DebtRow {
         let config = &context.config;
         let is_configured = config.database.contains_key(name);
-        let brought = config.wal_of(name).is_some_and(|wal| wal.copy_at_once)
-            && !config.copies_of(name).is_empty();
+        let has_copies = !config.copies_of(name).is_empty();
+        let is_brought = has_copies && config.wal_of(name).is_some_and(|wal| wal.copy_at_once);
         let since = owed.since().map(|name| name.to_string());
         let mut row = DebtRow {
             database: name.to_owned(),
             archives: owed.locations.iter().cloned().collect(),
-            files: owed.names.len(),
+            file_count: owed.names.len(),
             since,
-            lost: owed.lost.len(),
+            lost_count: owed.lost.len(),
             why: owed.why.clone(),
-            refused: owed.is_refused,
-            brought: is_configured && brought,
+            is_refused: owed.is_refused,
+            is_brought: is_configured && is_brought,
             weight: Weight::Stands,
             text: owed_text(name, owed, context),
             next: String::new(),
@@ -113,20 +112,29 @@ impl DebtRow {
                 "the configuration has no database {name}: `longshore wal owed --database NAME --take {name}` makes it a debt \
                  to the archive of NAME"
             ),
-            () if row.refused => {
+            () if row.is_refused => {
                 "the archive has other WAL of these names, and pushes fail: run `longshore wal create --archive NEW` for this \
                  server, name NEW in its configuration, and make a full backup there"
                     .to_owned()
             }
-            () if row.lost > 0 => format!(
+            // A copy that is gone from the configuration may have them.
+            () if !has_copies => format!(
+                "no push brings them, because `copies` is gone from the configuration: name a copy's target there again; \
+                 `longshore wal owed --database {name} --settle` brings what pg_wal still has"
+            ),
+            () if !row.is_brought && row.lost_count < row.file_count => format!(
+                "no push brings them, because `copy_at_once` is gone from the configuration: run \
+                 `longshore wal owed --database {name} --settle`"
+            ),
+            () if owed.is_uncompared => format!(
+                "no push brings them, because nothing here can compare an encrypted file: name the identity of a recipient in \
+                 [encryption], then run `longshore wal owed --database {name} --settle`"
+            ),
+            () if row.lost_count > 0 => format!(
                 "{} of them are in no copy's archive in reach, nor in pg_wal, the first {}: bring back the copy that had them; or \
                  make a full backup (`longshore backup {name}`), then run `longshore wal owed --database {name} --give-up`",
-                row.lost,
+                row.lost_count,
                 owed.lost.first().map(ToString::to_string).unwrap_or_default()
-            ),
-            () if !row.brought => format!(
-                "no push brings them, because `copy_at_once` or `copies` is gone from the configuration: run \
-                 `longshore wal owed --database {name} --settle`"
             ),
             () => {
                 row.weight = Weight::Waits;
@@ -204,36 +212,27 @@ pub fn unbrought(list: &OwedList, context: &Context) -> Vec<String> {
         .collect()
 }
 
-/// Makes what the list owes to the database `of` a debt to the archive at this location, and says so. A list that cannot be
-/// written is told again.
+/// Makes what the list owes to the database `of` a debt to the archive at this location, and says so. Returns the number of
+/// files.
+///
+/// Errors: those of [`PgWal::move_debts`].
 pub fn move_here(
     pg_wal: &PgWal,
     of: &str,
     (database, location): (&str, &ArchiveLocation),
     context: &Context,
-) -> usize {
+) -> Result<usize, Error> {
     let location = location.path();
     let creditor = Creditor {
         database,
         location: &location,
     };
-    match pg_wal.move_debts(of, creditor, &*context.clock) {
-        Ok((names, places)) => {
-            if let Some(first) = names.first() {
-                context
-                    .output
-                    .warn(&moved_text(names.len(), first, &places, creditor, context));
-            }
-            names.len()
-        }
-        Err(error) => {
-            context.output.warn(&format!(
-                "WAL is owed to an archive that is at {} now, and its list cannot be changed: {error}",
-                location.display()
-            ));
-            0
-        }
+    let (names, places) = pg_wal.move_debts(of, creditor, &*context.clock)?;
+    if let Some(first) = names.first() {
+        let text = moved_text(names.len(), first, &places, creditor, context);
+        context.output.warn(&text);
     }
+    Ok(names.len())
 }
 
 fn moved_text(
@@ -292,7 +291,7 @@ fn data_directory(options: &Options, context: &Context) -> Option<PathBuf> {
     };
     let socket = lock_lines(dir, &format!(".s.PGSQL.{port}.lock"), context)?;
     let data = PathBuf::from(socket.get(1)?);
-    let own = lock_lines(&data, "postmaster.pid", context)?;
+    let own = lock_lines(&data, PID_FILE, context)?;
     let is_same = socket.len() >= SAME_LINES
         && own.len() >= SAME_LINES
         && socket[..SAME_LINES] == own[..SAME_LINES];

@@ -9,15 +9,18 @@
 //! Leaves to others: which WAL an archive lacks at its end, and copying it (`longshore-wal`); whether a push succeeds while the
 //! first archive is away (`away.rs`).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_crypt::Keyring;
 use longshore_pg::wal::WalName;
 use longshore_pg::{SegmentName, SegmentSize};
-use longshore_wal::{AheadLock, Error, Givers, PgWal, Settled, StorageForm, ToSettle, WalArchive};
+use longshore_wal::{
+    AheadLock, Creditor, Error, Givers, PgWal, Settled, StorageForm, ToSettle, WalArchive,
+};
 
 use super::ahead::{LookAheadSettings, start_again};
+use super::debt;
 use super::form::{form, sealed_form, signing_keyring};
 use crate::commands::archive::ArchiveLocation;
 use crate::commands::{devices, shelves};
@@ -140,9 +143,10 @@ pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Brings the database's own archive what it is owed, whether or not pushes do that. The list has the reason why the rest stays.
+/// Brings the database's own archive what it is owed, wherever that is now, and whether or not pushes do that. The list has the
+/// reason why the rest stays.
 ///
-/// Errors: a process that brings it now; those of opening the archives.
+/// Errors: a process that brings it now; those of opening the archives, and of the list.
 pub fn settle_now(options: &WalPush, context: &Context) -> Result<(), Failure> {
     let database = options.archive.database.as_deref().unwrap_or_default();
     let copies = context.config.copies_of(database);
@@ -153,6 +157,14 @@ pub fn settle_now(options: &WalPush, context: &Context) -> Result<(), Failure> {
             "wait until it has ended, and run the command again",
         ));
     };
+    if rounds
+        .pg_wal
+        .owed_list()?
+        .of(database)
+        .is_elsewhere(&rounds.location)
+    {
+        debt::move_here(&rounds.pg_wal, database, (database, &rounds.own), context)?;
+    }
     let copies = rounds.open_copies()?;
     let home = rounds.own.open(context)?.with_keyring(&rounds.keyring);
     let home = home.with_tags(rounds.pg_wal.tag_key());
@@ -165,6 +177,8 @@ struct Rounds<'a> {
     pg_wal: PgWal,
     keyring: Arc<Keyring>,
     own: ArchiveLocation,
+    /// Where it is: what is owed at another place is none of this process's.
+    location: PathBuf,
     database: &'a str,
     copies: &'a [String],
     options: &'a WalPush,
@@ -191,16 +205,25 @@ impl<'a> Rounds<'a> {
         (database, copies): (&'a str, &'a [String]),
         context: &'a Context,
     ) -> Result<Rounds<'a>, Failure> {
+        let own = ArchiveLocation::of(&options.archive, context)?;
         Ok(Rounds {
             pg_wal: open(options, context)?,
             // Segments that are refused here are not copied, either.
             keyring: lenient_keyring(context, &options.keys)?,
-            own: ArchiveLocation::of(&options.archive, context)?,
+            location: own.path(),
+            own,
             database,
             copies,
             options,
             context,
         })
+    }
+
+    fn creditor(&self) -> Creditor<'_> {
+        Creditor {
+            database: self.database,
+            location: &self.location,
+        }
     }
 
     /// The archives of the copies that can be opened; why others cannot is noted.
@@ -233,7 +256,7 @@ impl<'a> Rounds<'a> {
                 }
                 if self.is_owed() {
                     let why = error.to_string();
-                    self.pg_wal.note_unsettled(self.database, &why, clock)?;
+                    self.pg_wal.note_unsettled(self.creditor(), &why, clock)?;
                 }
                 return Ok(None);
             }
@@ -329,7 +352,7 @@ impl<'a> Rounds<'a> {
             copies: &others,
             are_all: copies.len() == self.copies.len(),
         };
-        let own = (self.database, home);
+        let own = (self.creditor(), home);
         let settled = self.pg_wal.settle(turn, own, givers, &*self.context.clock);
         Ok(settled.unwrap_or_default())
     }

@@ -3,11 +3,14 @@
 //! Invariants
 //! - A file leaves the list only where the archive has its content, or where the user gives up what is lost.
 //! - Debts of another database of the configuration are never taken.
+//! - The list stays the server's: nobody else changes it, since a new file would be theirs.
 //!
 //! Leaves to others: the list and bringing (`longshore-wal`, `follow.rs`), and the words (`debt.rs`).
 
+use std::io::ErrorKind;
 use std::path::Path;
 
+use longshore_facts::{name_of, own_ids};
 use longshore_wal::{Owed, PgWal};
 use serde::Serialize;
 
@@ -16,7 +19,7 @@ use super::follow;
 use crate::commands::archive::ArchiveLocation;
 use crate::commands::devices;
 use crate::context::Context;
-use crate::options::{Archive, KeyOptions, LookAheadOptions, WalOwed, WalPush};
+use crate::options::{Archive, LookAheadOptions, WalOwed, WalPush};
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::output::Table;
 
@@ -26,8 +29,7 @@ struct Answer {
     pg_wal: String,
     owed: OwedReport,
     /// The files that this database's own archive is owed.
-    #[serde(rename = "owed_files")]
-    names: Vec<OwedName>,
+    owed_files: Vec<OwedName>,
     /// Files that were taken over from another database.
     taken: usize,
     given_up: Vec<String>,
@@ -36,8 +38,7 @@ struct Answer {
 #[derive(Serialize)]
 struct OwedName {
     name: String,
-    #[serde(rename = "is_lost")]
-    lost: bool,
+    is_lost: bool,
 }
 
 pub fn run(options: &WalOwed, context: &Context) -> Result<Exit, Failure> {
@@ -50,12 +51,22 @@ pub fn run(options: &WalOwed, context: &Context) -> Result<Exit, Failure> {
         return Err(devices::not_configured(context, &table, "url", known));
     }
     let pg_wal = pg_wal(options, context)?;
+    if options.settle || options.give_up || options.take.is_some() {
+        refuse_others(pg_wal.path(), context)?;
+    }
     let mut taken = 0;
     if let Some(other) = &options.take {
         taken = take(other, &pg_wal, options, context)?;
     }
     if options.settle {
-        follow::settle_now(&as_push(options, pg_wal.path()), context)?;
+        let settled = follow::settle_now(&as_push(options, pg_wal.path()), context);
+        settled.map_err(|failure| match taken {
+            0 => failure,
+            taken => Failure {
+                text: format!("{taken} files were taken over; then: {}", failure.text),
+                ..failure
+            },
+        })?;
     }
     let given_up = match options.give_up {
         true => pg_wal.give_up(database, &*context.clock)?,
@@ -83,7 +94,7 @@ pub fn run(options: &WalOwed, context: &Context) -> Result<Exit, Failure> {
     };
     let name = |name: &longshore_pg::wal::WalName| OwedName {
         name: name.to_string(),
-        lost: owed.lost.contains(name),
+        is_lost: owed.lost.contains(name),
     };
     context.output.json(
         exit,
@@ -91,7 +102,7 @@ pub fn run(options: &WalOwed, context: &Context) -> Result<Exit, Failure> {
             action: "wal_owed",
             pg_wal: pg_wal.path().display().to_string(),
             owed: report,
-            names: owed.names.iter().map(name).collect(),
+            owed_files: owed.names.iter().map(name).collect(),
             taken,
             given_up: given_up.iter().map(ToString::to_string).collect(),
         },
@@ -116,7 +127,15 @@ fn shown(owed: &Owed, database: &str) -> String {
 
 fn pg_wal(options: &WalOwed, context: &Context) -> Result<PgWal, Failure> {
     if let Some(path) = &options.pg_wal {
-        return Ok(PgWal::open(&*context.storage, path)?);
+        let opened = PgWal::open(&*context.storage, path)?;
+        // Without the server's marks it is another directory, of which nothing would be owed.
+        return match context.storage.dir(&path.join("archive_status")) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(Failure::usage(
+                format!("{} is no pg_wal: it has no archive_status", path.display()),
+                "name the directory: longshore wal owed --database NAME DATA_DIRECTORY/pg_wal",
+            )),
+            _ => Ok(opened),
+        };
     }
     debt::pg_wal_of(&options.database, context).ok_or_else(|| {
         Failure::usage(
@@ -128,6 +147,26 @@ fn pg_wal(options: &WalOwed, context: &Context) -> Result<PgWal, Failure> {
             "name the directory: longshore wal owed --database NAME DATA_DIRECTORY/pg_wal, as the server's user",
         )
     })
+}
+
+/// Refuses a change by another user than the server's, who could not read the list afterwards.
+fn refuse_others(pg_wal: &Path, context: &Context) -> Result<(), Failure> {
+    let stat = context.storage.stat(pg_wal);
+    let Some(owner) = stat
+        .ok()
+        .map(|stat| stat.uid)
+        .filter(|uid| *uid != own_ids().0)
+    else {
+        return Ok(());
+    };
+    let owner = name_of(owner).unwrap_or_else(|_| format!("#{owner}"));
+    Err(Failure::usage(
+        format!(
+            "{} belongs to {owner}, who could not read the list if another user changed it",
+            pg_wal.display()
+        ),
+        format!("run the same command as {owner}: runuser -u {owner} -- longshore wal owed …"),
+    ))
 }
 
 /// Takes over what is owed to a database that the configuration does not have.
@@ -146,7 +185,7 @@ fn take(
         ));
     }
     let location = ArchiveLocation::of(&archive(options), context)?;
-    let taken = debt::move_here(pg_wal, other, (&options.database, &location), context);
+    let taken = debt::move_here(pg_wal, other, (&options.database, &location), context)?;
     match taken {
         0 => Err(Failure::usage(
             format!("nothing is owed to a database {other}"),
@@ -175,9 +214,9 @@ fn as_push(options: &WalOwed, pg_wal: &Path) -> WalPush {
         algorithm: None,
         level: None,
         verify: false,
-        encrypt_to: Vec::new(),
-        sign: None,
-        keys: KeyOptions::default(),
+        encrypt_to: options.encrypt_to.clone(),
+        sign: options.sign.clone(),
+        keys: options.keys.clone(),
         ahead: LookAheadOptions {
             ahead: None,
             queue_max: None,
