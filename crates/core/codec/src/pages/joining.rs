@@ -73,12 +73,13 @@ pub(super) struct ClassRead {
 }
 
 impl ClassRead {
-    pub(super) fn memory(&self) -> usize {
+    pub(super) fn memory(&mut self) -> usize {
         let parts: usize = self.parts.iter().map(FieldRead::memory).sum();
-        self.streams().map(Taken::memory).iter().sum::<usize>() + parts
+        let own = self.streams_mut().map(|taken| taken.memory());
+        own.iter().sum::<usize>() + parts
     }
 
-    fn streams(&self) -> [&Taken; 5] {
+    fn streams_mut(&mut self) -> [&mut Taken; 5] {
         let ClassRead {
             heads,
             pointers,
@@ -101,25 +102,19 @@ impl ClassRead {
         most: usize,
     ) -> Result<(), PayloadError> {
         (self.columns, self.last) = (columns, 0);
-        let ClassRead {
-            heads,
-            pointers,
-            gaps,
-            steps,
-            rowids,
-            ..
-        } = self;
-        for taken in [&mut *heads, pointers, gaps, steps, rowids] {
-            taken.rewind();
-        }
-        get_fixed(decoder, cursor, room, HEAD, most, &mut heads.bytes)?;
-        get_fixed(decoder, cursor, room, POINTER, most, &mut pointers.bytes)?;
-        decoder.get(cursor, &mut gaps.bytes)?;
-        steps.bytes.clear();
-        rowids.bytes.clear();
+        self.streams_mut().into_iter().for_each(Taken::rewind);
+        let mut fixed =
+            |cursor: &mut Cursor<'_>, decoder: &mut Decoder, width, taken: &mut Taken| {
+                get_fixed(decoder, cursor, room, width, most, &mut taken.bytes)
+            };
+        fixed(cursor, decoder, HEAD, &mut self.heads)?;
+        fixed(cursor, decoder, POINTER, &mut self.pointers)?;
+        decoder.get(cursor, &mut self.gaps.bytes)?;
+        self.steps.bytes.clear();
+        self.rowids.bytes.clear();
         if has_rowids(page) {
-            decoder.get(cursor, &mut steps.bytes)?;
-            get_fixed(decoder, cursor, room, ROWID, most, &mut rowids.bytes)?;
+            decoder.get(cursor, &mut self.steps.bytes)?;
+            fixed(cursor, decoder, ROWID, &mut self.rowids)?;
         }
         if self.parts.len() < self.columns {
             self.parts.resize_with(self.columns, FieldRead::default);
@@ -140,10 +135,10 @@ impl ClassRead {
         Ok(())
     }
 
-    pub(super) fn is_used_up(&self) -> bool {
-        let parts = &self.parts[..self.columns];
-        let streams = self.streams();
-        streams.iter().all(|taken| taken.is_used_up()) && parts.iter().all(FieldRead::is_used_up)
+    pub(super) fn is_used_up(&mut self) -> bool {
+        let own = self.streams_mut().into_iter();
+        let is_own_used_up = own.map(|taken| &*taken).all(Taken::is_used_up);
+        is_own_used_up && self.parts[..self.columns].iter().all(FieldRead::is_used_up)
     }
 
     fn rowid(&mut self) -> Option<u64> {

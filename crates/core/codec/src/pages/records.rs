@@ -20,7 +20,7 @@ use super::column::Values;
 use super::heap::copy;
 use super::store::Store;
 
-/// LeafRecords with more columns are not taken apart: the header's length then is one byte.
+/// Records with more columns are not taken apart: the header's length then is one byte.
 pub(super) const COLUMNS_MAX: usize = 126;
 
 /// Kinds of values.

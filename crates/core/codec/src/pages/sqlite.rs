@@ -73,6 +73,10 @@ struct Class {
 }
 
 impl Class {
+    fn memory(&self) -> usize {
+        self.kinds.capacity() + self.pages.capacity() * size_of::<(usize, bool, PageRecords)>()
+    }
+
     fn begin(&mut self, page: u8, kinds: &[u8]) {
         self.page = page;
         self.pages.clear();
@@ -107,27 +111,26 @@ struct Streams {
 }
 
 impl Streams {
-    fn memory(&self) -> usize {
-        let own = [
-            &self.heads,
-            &self.pointers,
-            &self.gaps,
-            &self.steps,
-            &self.rowids,
-        ];
+    fn streams_mut(&mut self) -> [&mut Store; 5] {
+        let Streams {
+            heads,
+            pointers,
+            gaps,
+            steps,
+            rowids,
+            fields: _,
+        } = self;
+        [heads, pointers, gaps, steps, rowids]
+    }
+
+    fn memory(&mut self) -> usize {
         let fields: usize = self.fields.iter().map(Field::memory).sum();
-        own.map(Store::memory).iter().sum::<usize>() + fields
+        let own = self.streams_mut().map(|store| store.memory());
+        own.iter().sum::<usize>() + fields
     }
 
     fn clear(&mut self, columns: usize) {
-        let own = [
-            &mut self.heads,
-            &mut self.pointers,
-            &mut self.gaps,
-            &mut self.steps,
-            &mut self.rowids,
-        ];
-        own.into_iter().for_each(Store::clear);
+        self.streams_mut().into_iter().for_each(Store::clear);
         if self.fields.len() < columns {
             self.fields.resize_with(columns, Field::default);
         }
@@ -149,9 +152,10 @@ impl Streams {
         last
     }
 
-    /// At most so many bytes a reader counts for them: values of a list are counted twice.
+    /// At most so many bytes a reader counts for them: values of a list are counted twice, and their places.
     fn promised(&self) -> usize {
-        let mut sum = self.heads.len() + self.pointers.len() + TEXT_PROMISED * self.gaps.len();
+        let mut sum = 3 * self.heads.len() + self.pointers.len();
+        sum += TEXT_PROMISED * self.gaps.len();
         sum += self.steps.len() + 3 * self.rowids.len();
         for part in &self.fields {
             let integers = part.integers.len() / 8;
@@ -194,10 +198,13 @@ const JUDGED_FROM: usize = 128 << 10;
 
 impl Cells {
     /// Bytes of memory that it holds.
-    pub(super) fn memory(&self) -> usize {
+    pub(super) fn memory(&mut self) -> usize {
         let own = [&self.forms, &self.numbers, &self.plain].map(Store::memory);
         let work = self.records.memory() + self.room.memory() + self.scratch.memory();
-        own.iter().sum::<usize>() + work + self.streams.memory()
+        let mut classes = self.classes.capacity() * size_of::<Class>();
+        classes += self.classes.iter().map(Class::memory).sum::<usize>();
+        classes += self.last.capacity() * size_of::<(u8, usize)>();
+        own.iter().sum::<usize>() + work + classes + self.streams.memory()
     }
 
     /// Appends the pages at the start of `bytes` as a group; returns how many bytes they are: 0, and nothing is appended, if that
@@ -325,9 +332,10 @@ impl Cells {
         for number in 0..self.count {
             self.fill(number, pages)?;
             promised += self.streams.promised();
+            (promised < PROMISED_MAX * pages.len()).then_some(())?;
             self.write_class(number, coder, out);
         }
-        (promised < PROMISED_MAX * pages.len()).then_some(())
+        Some(())
     }
 
     /// Fills the streams with those of a class.
@@ -405,7 +413,7 @@ impl Cells {
 }
 
 /// A reader has memory for a little more than so many times the pages.
-const PROMISED_MAX: usize = 5;
+pub(super) const PROMISED_MAX: usize = 5;
 /// Text is counted so often at most: once, and in sequences.
 const TEXT_PROMISED: usize = 3;
 /// Integers, of which a page has a byte at least, are eight bytes each while a class is written: no more than so many times
@@ -434,7 +442,7 @@ pub(super) fn is_kind(kind: u8) -> bool {
 
 impl CellsRead {
     /// Bytes of memory that it holds.
-    pub(super) fn memory(&self) -> usize {
+    pub(super) fn memory(&mut self) -> usize {
         let own = [&self.forms, &self.numbers, &self.plain].map(Taken::memory);
         let rest = self.joining.memory() + self.room.memory() + self.reals.memory();
         own.iter().sum::<usize>() + self.class.memory() + rest

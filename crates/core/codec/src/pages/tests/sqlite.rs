@@ -11,6 +11,7 @@ use super::super::cursor::Cursor;
 use super::super::measures::{RealsRead, Scratch, get_reals, put_reals};
 use super::super::out::Out;
 use super::super::records::LeafRecords;
+use super::super::sqlite::{Cells, CellsRead, PROMISED_MAX};
 use super::super::stream::{Coder, Decoder};
 use crate::Level;
 
@@ -171,4 +172,34 @@ fn real_numbers_come_back_bit_for_bit() {
         assert_eq!(get(reals.len()), Ok(bytes));
         assert!(reals.is_empty() || get(reals.len() - 1).is_err());
     }
+}
+
+/// Goal: what a group is counted for before it is written is no less than what its reader takes off its allowance; and what
+/// the writer holds counts as its memory.
+#[test]
+fn a_reader_has_room_for_every_group_that_was_written() {
+    let mut written = 0;
+    for seed in 0..120 {
+        let mut random = Random(seed);
+        let size = 512 << (seed % 8);
+        let mut tree = cells::Tree::new(&mut random);
+        let bytes: Vec<u8> = (0..40).flat_map(|_| tree.page(&mut random, size)).collect();
+        let (mut coder, mut decoder) = (Coder::new(Level::Low), Decoder::new());
+        let mut memory = vec![0; 2 * bytes.len() + 1000];
+        let mut out = Out::new(&mut memory);
+        let mut cells = Cells::default();
+        let Some(len @ 1..) = cells.put(&mut coder, &bytes, &mut out) else {
+            continue;
+        };
+        let end = out.len();
+        let mut cursor = Cursor::new(&memory[1..end], PROMISED_MAX * len, 1 << 30);
+        let (cursor, mut plain) = (&mut cursor, vec![0; len]);
+        let got = CellsRead::default().get(memory[0], &mut decoder, cursor, &mut plain);
+        assert_eq!(got, Ok(len), "{seed}");
+        assert!(plain == bytes[..len], "{seed}");
+        // Each page has a class, and its place there.
+        assert!(cells.memory() > 40 * size_of::<usize>());
+        written += 1;
+    }
+    assert!(written > 60, "{written}");
 }
