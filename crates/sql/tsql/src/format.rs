@@ -20,8 +20,10 @@ const TEXT_MAX: usize = 2047;
 const TEXT_CUT: usize = 2044;
 /// A wider field shows the same.
 const FIELD_MAX: usize = TEXT_MAX + 1;
-/// The place of the first argument among those of RAISERROR.
-const FIRST: usize = 4;
+/// The place of the first value among the arguments of RAISERROR.
+pub(crate) const OF_RAISERROR: usize = 4;
+/// The place of the first value among the arguments of FORMATMESSAGE.
+pub(crate) const OF_FORMATMESSAGE: usize = 2;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Size {
@@ -40,13 +42,18 @@ struct Flags {
     blank: bool,
 }
 
-/// The message's text, cut to what SQL Server sends.
+/// The message's text, cut to what SQL Server sends. `first`: the place of the first of these arguments in the call.
 ///
 /// Errors: 2748, 2786, 2787.
-pub(crate) fn formatted(format: &str, arguments: &[Variable]) -> Result<String, Message> {
-    check_types(arguments)?;
+pub(crate) fn formatted(
+    format: &str,
+    arguments: &[Variable],
+    first: usize,
+) -> Result<String, Message> {
+    check_types(arguments, first)?;
     let mut made = Made {
         arguments,
+        first,
         used: 0,
         text: String::new(),
         len: 0,
@@ -81,7 +88,7 @@ pub(crate) fn cut(mut text: String) -> String {
 }
 
 /// Values of some types are no arguments, also where nothing reads them. A number with a fraction is one only there.
-fn check_types(arguments: &[Variable]) -> Result<(), Message> {
+fn check_types(arguments: &[Variable], first: usize) -> Result<(), Message> {
     for (i, argument) in arguments.iter().enumerate() {
         let kind = argument.kind;
         let fits = is_whole(kind)
@@ -92,7 +99,7 @@ fn check_types(arguments: &[Variable]) -> Result<(), Message> {
                 Type::Binary(_) | Type::VarBinary(_) | Type::Numeric { .. }
             );
         if !fits {
-            return Err(message::RAISE_TYPE.with(&[&kind, &(i + FIRST)]));
+            return Err(message::RAISE_TYPE.with(&[&kind, &(i + first)]));
         }
     }
     Ok(())
@@ -104,6 +111,7 @@ fn is_whole(kind: Type) -> bool {
 
 struct Made<'a> {
     arguments: &'a [Variable],
+    first: usize,
     used: usize,
     text: String,
     /// Characters of the text.
@@ -200,7 +208,7 @@ impl<'a> Made<'a> {
         match self.take() {
             None => Ok(None),
             Some(Variable { kind, .. }) if matches!(kind, Type::Numeric { .. }) => {
-                Err(message::RAISE_TYPE.with(&[kind, &(self.used - 1 + FIRST)]))
+                Err(message::RAISE_TYPE.with(&[kind, &(self.used - 1 + self.first)]))
             }
             Some(given) if given.value.is_null() => Ok(None),
             Some(Variable {
@@ -218,7 +226,7 @@ impl<'a> Made<'a> {
             return Ok(None);
         };
         if matches!(given.kind, Type::Numeric { .. }) {
-            return Err(message::RAISE_TYPE.with(&[&given.kind, &(self.used - 1 + FIRST)]));
+            return Err(message::RAISE_TYPE.with(&[&given.kind, &(self.used - 1 + self.first)]));
         }
         let fits = match size {
             Size::Long => given.kind == Type::BigInt,
@@ -374,7 +382,11 @@ mod tests {
             ),
             ("x", vec![of(Type::numeric(5, 2), Value::Null)], "x"),
         ] {
-            assert_eq!(formatted(format, &arguments).unwrap(), expected, "{format}");
+            assert_eq!(
+                formatted(format, &arguments, OF_RAISERROR).unwrap(),
+                expected,
+                "{format}"
+            );
         }
     }
 
@@ -420,7 +432,7 @@ mod tests {
                 "(parameter 4)",
             ),
         ] {
-            let refused = formatted(format, &arguments).unwrap_err();
+            let refused = formatted(format, &arguments, OF_RAISERROR).unwrap_err();
             assert_eq!(refused.number, number, "{format}");
             assert!(
                 refused.text.contains(expected),
@@ -431,15 +443,25 @@ mod tests {
     }
 
     #[test]
+    fn a_place_is_that_in_the_call() {
+        let moment = [of(Type::DateTime, Value::Null)];
+        let refused = formatted("%d", &moment, OF_FORMATMESSAGE).unwrap_err();
+        assert!(refused.text.contains("(parameter 2)"), "{}", refused.text);
+    }
+
+    #[test]
     fn a_long_text_is_cut_and_a_wide_field_takes_no_memory() {
         let long = "é".repeat(2047);
-        assert_eq!(formatted(&long, &[]).unwrap(), long);
+        assert_eq!(formatted(&long, &[], OF_RAISERROR).unwrap(), long);
         let expected = format!("{}...", "é".repeat(2044));
         for longer in [format!("{long}é"), long.repeat(3)] {
-            assert_eq!(formatted(&longer, &[]).unwrap(), expected);
-            assert_eq!(formatted("%s", &[text(&longer)]).unwrap(), expected);
+            assert_eq!(formatted(&longer, &[], OF_RAISERROR).unwrap(), expected);
+            assert_eq!(
+                formatted("%s", &[text(&longer)], OF_RAISERROR).unwrap(),
+                expected
+            );
         }
-        let wide = formatted("%99999999999999999999d%999999999s", &[int(1)]).unwrap();
+        let wide = formatted("%99999999999999999999d%999999999s", &[int(1)], OF_RAISERROR).unwrap();
         assert_eq!(wide, format!("{}...", " ".repeat(2044)));
     }
 
@@ -448,7 +470,7 @@ mod tests {
         #[test]
         fn every_format_is_a_text_or_a_refusal(format in "[%dsxX#0*.hlI6 +-]{0,12}|\\PC{0,8}") {
             let arguments = [int(7), text("été"), int(-7), text("x")];
-            if let Ok(made) = formatted(&format, &arguments) {
+            if let Ok(made) = formatted(&format, &arguments, OF_RAISERROR) {
                 proptest::prop_assert!(made.chars().count() <= TEXT_MAX);
             }
         }

@@ -564,3 +564,118 @@ fn paths_that_are_not_known_are_refused_by_name() {
     let deep = format!("{xml} SELECT @x.query('//b')");
     assert_eq!(shown(&deep), ["<b>1</b><b>2</b><b>3</b>"]);
 }
+
+#[test]
+fn a_distinct_select_compares_the_rows_of_all_groupings() {
+    let from = "FROM (VALUES (1, 1), (1, 2), (2, 1)) t(a, b)";
+    let both = "GROUP BY ROLLUP(a, b)";
+    for (select, by, expected) in [
+        ("DISTINCT a", "ORDER BY a", vec!["NULL", "1", "2"]),
+        ("DISTINCT a", "ORDER BY t.a DESC", vec!["2", "1", "NULL"]),
+        ("DISTINCT a x", "ORDER BY x", vec!["NULL", "1", "2"]),
+        ("DISTINCT TOP 2 a", "ORDER BY a DESC", vec!["2", "1"]),
+        ("DISTINCT ISNULL(a, 9)", "ORDER BY 1", vec!["1", "2", "9"]),
+        (
+            "a",
+            "ORDER BY a, GROUPING(b), b",
+            vec!["NULL", "1", "1", "1", "2", "2"],
+        ),
+    ] {
+        let found = shown(&format!("SELECT {select} {from} {both} {by}"));
+        assert_eq!(found, expected, "{select} {by}");
+    }
+    for (order, number) in [("b", 145), ("t.b", 145), ("a + 1", 50002)] {
+        let query = format!("SELECT DISTINCT a {from} {both} ORDER BY {order}");
+        let record = run(&mut Stage::new().session(), &query);
+        assert_eq!(numbers(&record), [number], "{order}");
+    }
+}
+
+#[test]
+fn grouping_is_asked_of_what_is_grouped() {
+    let from = "FROM (VALUES (1, 1), (1, 2)) t(a, b)";
+    let plain = format!("SELECT a, GROUPING(a), GROUPING_ID(t.a) {from} GROUP BY a");
+    assert_eq!(shown(&plain), ["1|0|0"]);
+    let unknown = "Argument 2 of the GROUPING_ID function does not match any of the expressions in the GROUP BY clause.";
+    for (list, by, number) in [
+        ("GROUPING(b)", "GROUP BY a", 8161),
+        ("GROUPING(b)", "GROUP BY ROLLUP(a)", 8161),
+        ("GROUPING_ID(a, b)", "GROUP BY CUBE(a)", 8161),
+        ("GROUPING(a)", "", 8160),
+    ] {
+        let query = format!("SELECT {list} {from} {by}");
+        let record = run(&mut Stage::new().session(), &query);
+        assert_eq!(numbers(&record), [number], "{list} {by}");
+        if list.contains("_ID") {
+            assert!(said(&record).concat().contains(unknown));
+        }
+    }
+}
+
+#[test]
+fn offset_and_fetch_take_numbers_of_rows_alone() {
+    let page = |skip: &str, count: &str| {
+        let fetch = match count {
+            "" => String::new(),
+            count => format!("FETCH NEXT {count} ROWS ONLY"),
+        };
+        let rows = "FROM (VALUES (1), (2), (3)) t(a) ORDER BY a";
+        let none = "DECLARE @none int, @zero int = 0, @less int = -1";
+        format!("{none} SELECT a {rows} OFFSET {skip} ROWS {fetch}")
+    };
+    assert_eq!(shown(&page("1", "1")), ["2"]);
+    assert_eq!(shown(&page("@zero + 2", "")), ["3"]);
+    assert_eq!(shown(&page("@zero", "@zero + 2")), ["1", "2"]);
+    for (skip, count, number) in [
+        ("0", "@zero", 10744),
+        ("0", "0", 10744),
+        ("0", "@less", 10744),
+        ("0", "@none", 1014),
+        ("@less", "1", 10742),
+        ("@less", "@zero + 1", 10742),
+        ("@less", "", 10742),
+        ("@none", "", 1014),
+    ] {
+        let record = run(&mut Stage::new().session(), &page(skip, count));
+        assert_eq!(numbers(&record), [number], "{skip} {count}");
+    }
+}
+
+#[test]
+fn texts_are_numbers_and_dates_as_far_as_a_conversion_takes_them() {
+    for (texts, expected) in [
+        (
+            "'--5', '+-5', '-+5', '-$-5', '$', 'd5', '1dd5', '1e5d'",
+            "00001000",
+        ),
+        (
+            "'$.5', '-$.5', '$-.5', '1d5', '1D-5', '-.5', '$1,234.50', '1e5'",
+            "11111111",
+        ),
+    ] {
+        let all = texts.split(", ");
+        let calls: Vec<_> = all.map(|text| format!("ISNUMERIC({text})")).collect();
+        let found = shown(&format!("SELECT CONCAT({})", calls.join(", ")));
+        assert_eq!(found, [expected], "{texts}");
+    }
+    let dates = "ISDATE(20270131), ISDATE(2027), ISDATE(20270231), ISDATE(-1), ISDATE('2027')";
+    assert_eq!(shown(&format!("SELECT CONCAT({dates})")), ["11001"]);
+    let appended =
+        "SELECT JSON_MODIFY('[1]', 'append $', 2), JSON_MODIFY('[]', 'append lax $', 'a')";
+    assert_eq!(shown(appended), ["[1,2]|[\"a\"]"]);
+    let mut session = Stage::new().session();
+    let object = run(&mut session, "SELECT JSON_MODIFY('{}', 'append $', 2)");
+    assert_eq!(numbers(&object), [50002]);
+    let span =
+        "SELECT FORMAT(CAST('07:35:10.5' AS time), 'c'), FORMAT(CAST('07:35' AS time), N'hh:mm')";
+    assert_eq!(shown(span), ["07:35:10.5000000|NULL"]);
+    let place = run(
+        &mut session,
+        "DECLARE @m nvarchar(99) = FORMATMESSAGE('%d', GETDATE())",
+    );
+    assert!(
+        said(&place).concat().contains("(parameter 2)"),
+        "{:?}",
+        said(&place)
+    );
+}

@@ -408,3 +408,15 @@ fn names_are_no_way_out_of_their_place() {
         ["6"]
     );
 }
+
+#[test]
+fn a_computed_column_never_changes_by_itself() {
+    let mut session = Stage::new().session();
+    let zone = "CREATE TABLE #z (at datetime2, there AS at AT TIME ZONE 'UTC')";
+    let record = run(&mut session, zone);
+    assert_eq!(numbers(&record), [50002], "{:?}", said(&record));
+    // A column may have the name.
+    let named = "CREATE TABLE #n (zone int, twice AS zone * 2); INSERT #n VALUES (4)";
+    assert_eq!(numbers(&run(&mut session, named)), [0; 0]);
+    assert_eq!(value(&mut session, "SELECT twice FROM #n"), "8");
+}

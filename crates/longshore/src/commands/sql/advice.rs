@@ -26,7 +26,7 @@ pub struct Advised<'a> {
     pub error: Option<Message>,
     /// A message had the state that ends a script, as in sqlcmd.
     pub quits: bool,
-    /// The first value of the last row.
+    /// The first value of the last row of the last result set.
     pub last: Option<Value>,
 }
 
@@ -35,6 +35,7 @@ const STATE_QUITS: u8 = 127;
 
 impl Sink for Advised<'_> {
     fn columns(&mut self, columns: &[Column]) -> Result<(), ReceiverGone> {
+        self.last = None;
         self.inner.columns(columns)
     }
 
@@ -135,6 +136,10 @@ mod tests {
             last: None,
         };
         assert_eq!(keeps_its_contract(&mut advised), 2 * legal().len());
+        advised.row(&[Value::Int(0)]).unwrap();
+        assert_eq!(advised.last, Some(Value::Int(0)));
+        advised.columns(&[]).unwrap();
+        assert_eq!(advised.last, None, "a result set without rows");
         assert_eq!(count.0, 12);
     }
 

@@ -405,6 +405,16 @@ fn decoded(bytes: Vec<u8>) -> std::io::Result<String> {
     }
 }
 
+/// The number of a text, without its fraction; `None`: it is no number.
+fn whole(text: &str) -> Option<i64> {
+    let text = text.trim();
+    let fraction = || {
+        let number = text.parse::<f64>().ok().filter(|n| n.is_finite())?;
+        Some(number.trunc() as i64)
+    };
+    text.parse().ok().or_else(fraction)
+}
+
 impl Terminal<'_> {
     /// Runs a batch; also gives the first value of its last row.
     fn run(&mut self, text: &str, begun: usize) -> Result<(Ran, Option<Value>), ScriptEnd> {
@@ -457,7 +467,7 @@ impl Client for Terminal<'_> {
 
     fn value(&mut self, text: &str, begun: usize) -> Result<Option<i64>, ScriptEnd> {
         let (ran, last) = self.run(text, begun)?;
-        let number = last.and_then(|value| value.to_string().trim().parse().ok());
+        let number = last.and_then(|value| whole(&value.to_string()));
         Ok(number.filter(|_| ran == Ran::Well))
     }
 
@@ -519,6 +529,17 @@ mod tests {
         let heard = |_: &Terminal| std::fs::read_to_string(&results).unwrap();
         client_contract::keeps_its_contract(&mut terminal, &files, heard);
         assert_eq!((terminal.failed, terminal.severity_max), (true, 16));
+    }
+
+    #[test]
+    fn the_number_of_exit_has_no_fraction() {
+        let all = [
+            "0", "0.0", "-0.00", "0.9", "3.5", "-1", "", "x", "NaN", "inf",
+        ];
+        let expected = [Some(0), Some(0), Some(0), Some(0), Some(3), Some(-1)];
+        let found = all.map(whole);
+        assert_eq!(found[..6], expected);
+        assert_eq!(found[6..], [None; 4]);
     }
 
     #[test]

@@ -32,7 +32,7 @@ use crate::convert::{
     convert, convert_from, convert_styled, narrow, parse_decimal, parse_moment, shortest,
 };
 use crate::flow::Variable;
-use crate::format::formatted;
+use crate::format::{OF_FORMATMESSAGE, formatted};
 use crate::message::{self, Message};
 use crate::value::{DateTime, Decimal, SCALE_MAX, Temporal, Type, Value};
 use crate::variables::{Sum, VALUE_MAX, bytes, too_much};
@@ -127,6 +127,7 @@ const FUNCTIONS: &[(&str, i32, Run)] = &[
     ("ts_with_offset", 4, instants::with_offset),
     ("ts_at_time_zone", 3, instants::in_zone),
     ("ts_offset", 1, offset_minutes),
+    ("ts_rows", 2, row_count),
 ];
 
 /// The code of a function of ours.
@@ -911,32 +912,53 @@ fn is_numeric(arguments: &[Value]) -> Result<Value> {
 /// Whether a text is a number of any type: also with a sign of a currency, with commas before the point, or a sign alone.
 fn is_number_text(text: &str) -> bool {
     let is_float = |text: &str| {
-        let digits = text.trim_start_matches(['+', '-']);
+        let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+        // The exponent of a float also begins with D.
+        let text = text.replacen(['d', 'D'], "e", 1);
         digits.starts_with(|c: char| c.is_ascii_digit() || c == '.')
             && text.parse::<f64>().is_ok_and(f64::is_finite)
     };
     if is_float(text) || matches!(text, "+" | "-" | "." | "$" | "€" | "£" | "¥") {
         return true;
     }
-    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let amount = unsigned
-        .strip_prefix(['$', '€', '£', '¥'])
-        .unwrap_or(unsigned);
-    let amount = amount.strip_prefix(['+', '-']).unwrap_or(amount);
+    // One sign, before the currency or after it.
+    let signs = ['+', '-'];
+    let unsigned = text.strip_prefix(signs);
+    let rest = unsigned.unwrap_or(text);
+    let amount = match (rest.strip_prefix(['$', '€', '£', '¥']), unsigned) {
+        (Some(amount), None) => amount.strip_prefix(signs).unwrap_or(amount),
+        (amount, _) => amount.unwrap_or(rest),
+    };
     let (whole, fraction) = amount.split_once('.').unwrap_or((amount, ""));
     let digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
-    whole.starts_with(|c: char| c.is_ascii_digit())
+    let begins = |part: &str| part.starts_with(|c: char| c.is_ascii_digit());
+    (begins(whole) || whole.is_empty() && begins(fraction))
         && whole.bytes().all(|b| b.is_ascii_digit() || b == b',')
         && digits(fraction)
 }
 
+/// ISDATE: a whole number counts as its digits.
 fn is_date(arguments: &[Value]) -> Result<Value> {
     Ok(Value::bit(match &arguments[0] {
+        Value::Int(n) => convert(&Value::Text(n.to_string()), Type::DateTime).is_ok(),
         Value::Text(text) => {
             !text.trim().is_empty() && convert(&Value::text(text.as_str()), Type::DateTime).is_ok()
         }
         _ => false,
     }))
+}
+
+/// The number of rows of FETCH, of which the least is 1, or of OFFSET, of which it is 0. Arguments: number, the least.
+fn row_count(arguments: &[Value]) -> Result<Value> {
+    if arguments[0].is_null() {
+        return Err(message::ROWS_INVALID.plain());
+    }
+    let (rows, least) = (whole(&arguments[0])?, whole(&arguments[1])?);
+    match (rows >= least, least) {
+        (true, _) => Ok(Value::Int(rows)),
+        (false, 0) => Err(message::OFFSET_NEGATIVE.plain()),
+        (false, _) => Err(message::FETCH_NOTHING.plain()),
+    }
 }
 
 /// The order of two values of one type.
@@ -983,7 +1005,11 @@ fn format_message(arguments: &[Value]) -> Result<Value> {
     }
     match &arguments[0] {
         Value::Null => Ok(Value::Null),
-        format => Ok(Value::Text(formatted(&text(format), &given)?)),
+        format => Ok(Value::Text(formatted(
+            &text(format),
+            &given,
+            OF_FORMATMESSAGE,
+        )?)),
     }
 }
 

@@ -520,9 +520,10 @@ pub(super) fn modify(arguments: &[Value]) -> Result<Value> {
     let appends = word.eq_ignore_ascii_case("append");
     let mut path = Path::read(if appends { &path[word.len()..] } else { path })?;
     let refused = |what: &str| message::NOT_HERE.with(&[&format!("JSON_MODIFY of {what}")]);
-    let Some(last) = path.steps.pop() else {
+    let last = path.steps.pop();
+    if last.is_none() && !appends {
         return Err(refused("the whole text"));
-    };
+    }
     let new = match (&arguments[2], text_or_empty(&arguments[3]).as_str()) {
         (Value::Null, _) => None,
         (value, "bit") => Some((*value != Value::Int(0)).to_string()),
@@ -534,9 +535,10 @@ pub(super) fn modify(arguments: &[Value]) -> Result<Value> {
         return Ok(Value::Text(whole));
     };
     let place_of = |node| place(&whole, node);
+    // Of `append $` it is the whole text.
     let found = Path {
         is_strict: path.is_strict,
-        steps: vec![last],
+        steps: last.into_iter().collect(),
     };
     let target = found.find(parent)?;
     let null = || "null".to_owned();

@@ -248,34 +248,64 @@ pub(super) fn format(arguments: &[Value]) -> Result<Value> {
     }
 }
 
-/// A format of .NET's for spans of time, which is how FORMAT shows a `time`. `None`: colons and points without a backslash,
-/// and letters that a span does not have; the result is NULL.
+/// A format of .NET's for spans of time, which is how FORMAT shows a `time`. `None`: a single character that names no format,
+/// or what may not stand without a backslash or quotes; the result is NULL.
 fn time_format(at: DateTime, pattern: &str) -> Option<String> {
-    let pattern = match pattern {
-        "c" | "t" | "T" => return Some(at.strftime("%H:%M:%S").to_string()),
-        other => other,
+    let mut chars = pattern.chars();
+    let single = chars.next().filter(|_| chars.next().is_none());
+    let hundred_nanoseconds = at.subsec_nanosecond() / 100;
+    let (pattern, has_fraction) = match single {
+        None if pattern.is_empty() => ("hh\\:mm\\:ss", hundred_nanoseconds > 0),
+        None => (pattern, false),
+        Some('c' | 't' | 'T') => ("hh\\:mm\\:ss", hundred_nanoseconds > 0),
+        Some('g') => ("h\\:mm\\:ss", hundred_nanoseconds > 0),
+        Some('G') => ("d\\:hh\\:mm\\:ss", true),
+        Some(_) => return None,
     };
+    let end = match (has_fraction, single) {
+        (false, _) => "",
+        (true, Some('g')) => "\\.FFFFFFF",
+        (true, _) => "\\.fffffff",
+    };
+    custom_time_format(at, &format!("{pattern}{end}"))
+}
+
+/// A format that says each part of the span. A percent sign stands before a single letter.
+fn custom_time_format(at: DateTime, pattern: &str) -> Option<String> {
     let mut chars = pattern.chars().peekable();
     let mut out = String::new();
-    while let Some(c) = chars.next() {
+    while let Some(mut c) = chars.next() {
         let mut len = 1;
-        while c.is_ascii_alphabetic() && chars.next_if_eq(&c).is_some() {
-            len += 1;
+        if c == '%' {
+            c = chars.next().filter(|c| *c != '%')?;
+        } else {
+            while c.is_ascii_alphabetic() && chars.next_if_eq(&c).is_some() {
+                len += 1;
+            }
         }
         let padded = |n: i8| match len {
             1 => Some(n.to_string()),
             2 => Some(format!("{n:02}")),
             _ => None,
         };
-        out += &match c {
-            '\\' => chars.next()?.to_string(),
-            'h' => padded(at.hour())?,
-            'm' => padded(at.minute())?,
-            's' => padded(at.second())?,
-            'f' if len <= 7 => format!("{:09}", at.subsec_nanosecond())[..len].to_owned(),
-            'd' if len <= 8 => "0".repeat(len),
+        let fraction = || format!("{:09}", at.subsec_nanosecond())[..len].to_owned();
+        match c {
+            '\\' => out.push(chars.next()?),
+            '\'' | '"' => loop {
+                match chars.next()? {
+                    end if end == c => break,
+                    '\\' => out.push(chars.next()?),
+                    literal => out.push(literal),
+                }
+            },
+            'h' => out += &padded(at.hour())?,
+            'm' => out += &padded(at.minute())?,
+            's' => out += &padded(at.second())?,
+            'f' if len <= 7 => out += &fraction(),
+            'F' if len <= 7 => out += fraction().trim_end_matches('0'),
+            'd' if len <= 8 => out += &"0".repeat(len),
             _ => return None,
-        };
+        }
     }
     Some(out)
 }
@@ -453,6 +483,39 @@ mod tests {
             "2026-03-01 22:05:04.120"
         );
         assert_eq!(moment("qq"), None);
+        let at = jiff::civil::date(1900, 1, 1).at(7, 35, 10, 500_000_000);
+        for (pattern, expected) in [
+            ("c", Some("07:35:10.5000000")),
+            ("t", Some("07:35:10.5000000")),
+            ("T", Some("07:35:10.5000000")),
+            ("", Some("07:35:10.5000000")),
+            ("g", Some("7:35:10.5")),
+            ("G", Some("0:07:35:10.5000000")),
+            ("h", None),
+            ("f", None),
+            ("%", None),
+            ("%%", None),
+            ("%h", Some("7")),
+            ("%hm", Some("735")),
+            ("h'h 'm\"m\"", Some("7h 35m")),
+            ("'h", None),
+            ("hh:mm", None),
+            ("hh mm", None),
+            (r"ss\.FFF", Some("10.5")),
+            (r"ss\.fff", Some("10.500")),
+            ("hhh", None),
+            ("ffffffff", None),
+            ("é", None),
+        ] {
+            assert_eq!(time_format(at, pattern).as_deref(), expected, "{pattern}");
+        }
+        let whole = jiff::civil::date(1900, 1, 1).at(7, 35, 0, 0);
+        let time = |pattern| time_format(whole, pattern).unwrap();
+        assert_eq!(
+            (time("c"), time("g")),
+            ("07:35:00".into(), "7:35:00".into())
+        );
+        assert_eq!(time("G"), "0:07:35:00.0000000");
         let number = number_format;
         assert_eq!(number(1_234_567.891, "N2").unwrap(), "1,234,567.89");
         assert_eq!(number(1_234_567.0, "N0").unwrap(), "1,234,567");

@@ -120,7 +120,8 @@ impl Translator<'_> {
         query: &Query,
         wanted: SelectPurpose,
     ) -> Result<SelectedColumns, Message> {
-        if self.queries > 0 {
+        // CREATE VIEW has checked a view, unless it is older than the check.
+        if self.queries > 0 && self.views_open == 0 {
             check_order(query)?;
         }
         self.inside("a subquery", |t| {
@@ -311,7 +312,12 @@ impl Translator<'_> {
             return Err(not_here("SELECT INTO"));
         }
         let passes = self.passes.take();
-        let pending = std::mem::take(&mut self.pending_groups);
+        let mut pending = std::mem::take(&mut self.pending_groups);
+        if let GroupByExpr::Expressions(by, _) = &select.group_by
+            && pending.is_empty()
+        {
+            pending.extend(by.iter().map(|expr| (expr.clone(), true)));
+        }
         let outer_grouping = self.grouping.take();
         let is_grouped = outer_grouping.is_some();
         self.outer_groupings.extend(outer_grouping);
@@ -644,7 +650,7 @@ impl Translator<'_> {
                 Some(quantity) => self.expression(quantity)?.sql.to_string(),
                 None => "1".to_owned(),
             };
-            limit = format!(" LIMIT {count}");
+            limit = format!(" LIMIT ts_rows({count}, 1)");
         }
         match &query.limit_clause {
             None => Ok(limit),
@@ -660,13 +666,13 @@ impl Translator<'_> {
                         return Err(not_here("LIMIT"));
                     };
                     let (skip, count) = (self.expression(skip)?.sql, self.expression(count)?.sql);
-                    return Ok(format!(" LIMIT max(0, {count}) OFFSET {skip}"));
+                    return Ok(format!(
+                        " LIMIT ts_rows({count}, 1) OFFSET ts_rows({skip}, 0)"
+                    ));
                 }
                 let skip = self.expression(&offset.value)?.sql;
-                match limit.is_empty() {
-                    true => Ok(format!(" LIMIT -1 OFFSET {skip}")),
-                    false => Ok(format!("{limit} OFFSET {skip}")),
-                }
+                let all = if limit.is_empty() { " LIMIT -1" } else { "" };
+                Ok(format!("{limit}{all} OFFSET ts_rows({skip}, 0)"))
             }
             Some(_) => Err(not_here("LIMIT")),
         }

@@ -24,6 +24,8 @@ const NODES_MAX: usize = 200_000;
 /// The most steps of a path, and the most nodes that all of them look at: some tenths of a second.
 const STEPS_MAX: usize = 64;
 const LOOKS_MAX: usize = 20_000_000;
+/// Bytes of a text that take as long as a look at a node.
+const BYTES_A_LOOK: usize = 16;
 
 /// How the text of a row of `nodes` begins. No XML has this character.
 const ROW: char = '\u{1}';
@@ -292,10 +294,14 @@ impl<'a> Document<'a> {
                 for bracket in &step.brackets {
                     own = match bracket {
                         Bracket::Place(place) => own.into_iter().skip(place - 1).take(1).collect(),
-                        Bracket::Where(filter) => {
-                            own.into_iter().filter(|f| self.holds(*f, filter)).collect()
-                        }
+                        Bracket::Where(filter) => own
+                            .into_iter()
+                            .filter(|found| self.holds(*found, filter, looks))
+                            .collect(),
                     };
+                }
+                if *looks > LOOKS_MAX {
+                    return None;
                 }
                 own.retain(|found| known.insert(*found));
                 all.extend(own);
@@ -307,16 +313,66 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Whether a filter is true for a node.
-    fn holds(&self, found: Found, filter: &Filter) -> bool {
+    /// Whether a filter is true for a node; false once it has looked at too much.
+    fn holds(&self, found: Found, filter: &Filter, looks: &mut usize) -> bool {
+        *looks += self.children(found.node).len();
+        if *looks > LOOKS_MAX {
+            return false;
+        }
         let mut values = self.tested(found.node, &filter.test).into_iter();
         match &filter.equals {
             None => values.next().is_some(),
-            Some(Wanted::Text(wanted)) => values.any(|value| self.value(value) == *wanted),
-            Some(Wanted::Number(wanted)) => {
-                values.any(|value| self.value(value).trim().parse() == Ok(*wanted))
-            }
+            Some(Wanted::Text(wanted)) => values.any(|value| self.is_text(value, wanted, looks)),
+            Some(Wanted::Number(wanted)) => values.any(|value| {
+                let text = self.bounded_value(value, looks);
+                text.is_some_and(|text| text.trim().parse() == Ok(*wanted))
+            }),
         }
+    }
+
+    /// Whether a value is this text. No more of it is looked at than is the same.
+    fn is_text(&self, found: Found, wanted: &str, looks: &mut usize) -> bool {
+        if let Some(value) = self.attribute(found) {
+            return value == wanted;
+        }
+        let mut left = Some(wanted);
+        let is_known = self.pieces(found.node, looks, |piece| {
+            left = left.and_then(|left| left.strip_prefix(piece));
+            left.is_some()
+        });
+        is_known && left == Some("")
+    }
+
+    /// A value; `None`: it would look at too much.
+    fn bounded_value(&self, found: Found, looks: &mut usize) -> Option<String> {
+        if let Some(value) = self.attribute(found) {
+            return Some(value.to_owned());
+        }
+        let mut made = String::new();
+        let is_known = self.pieces(found.node, looks, |piece| {
+            made += piece;
+            true
+        });
+        is_known.then_some(made)
+    }
+
+    /// Visits the texts inside of a node, for as long as `visit` asks for more. `false`: it would look at too much.
+    fn pieces(&self, node: usize, looks: &mut usize, mut visit: impl FnMut(&str) -> bool) -> bool {
+        let mut rest = vec![node];
+        while let Some(next) = rest.pop() {
+            *looks += 1 + self.children(next).len();
+            if let Some(Node::Text(text)) = self.nodes.get(next) {
+                *looks += text.len() / BYTES_A_LOOK;
+                if *looks <= LOOKS_MAX && !visit(text) {
+                    return true;
+                }
+            }
+            if *looks > LOOKS_MAX {
+                return false;
+            }
+            rest.extend(self.children(next).iter().rev());
+        }
+        true
     }
 
     fn tested(&self, base: usize, test: &Test) -> Vec<Found> {
@@ -757,6 +813,20 @@ mod tests {
         let long = format!("{}x", "//*".repeat(60));
         let refused = value(&[Value::Text(wide), Value::Text(long), kind]);
         assert_eq!(refused.unwrap_err().number, 50002);
+        // Filters that look at all that is below each node.
+        let text = "y".repeat(1 << 20);
+        let deep = "<a>".repeat(100) + &text + &"</a>".repeat(100);
+        let below = format!("<r>{}</r>", "<a>1</a>".repeat(60_000));
+        let below = "<a>".repeat(100) + &below + &"</a>".repeat(100);
+        for (xml, path) in [(&deep, "(//*//*[.=1])[1]"), (&below, "(//*//*[.=7])[1]")] {
+            let kind = Value::text("nvarchar(max)");
+            let refused = value(&[Value::text(xml.as_str()), Value::text(path), kind]);
+            assert_eq!(refused.unwrap_err().number, 50002, "{path}");
+        }
+        assert_eq!(at(&deep, "count(//*//*[.=\"x\"])"), Value::text("0"));
+        let xml = "<r><a>o<b>ne</b></a><a>one</a><a> 1 </a><a>on</a></r>";
+        assert_eq!(at(xml, "count(/r/a[.=\"one\"])"), Value::text("2"));
+        assert_eq!(at(xml, "count(/r/a[.=1])"), Value::text("1"));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::message::{self, Message};
 use crate::query::{self, MadeTable, QueryPlan};
 use crate::session::Session;
 use crate::syntax::{Fragment, TableSpec, TypeName, tokens};
-use crate::tables::{TableRow, TableShape};
+use crate::tables::{TableRow, TableShape, row_bytes};
 use crate::value::{Column, Type, Value};
 use crate::variables::Variables;
 
@@ -144,10 +144,14 @@ fn check(expression: &Fragment) -> Result<(), Message> {
         if is(&["SELECT"]) {
             return Err(message::SUBQUERY_HERE.plain());
         }
+        // The rules of time zones change.
+        let before = i.checked_sub(1).and_then(|i| all.get(i));
+        let is_zone = is(&["ZONE"])
+            && before.is_some_and(|b| b.is_word && b.raw.eq_ignore_ascii_case("TIME"));
         let is_called = all.get(i + 1).is_some_and(|next| next.raw == "(");
         let is_name = token.is_word || token.raw.starts_with(['[', '"']);
         let is_variable = token.raw.starts_with('@');
-        if is_variable || is(SESSIONS) || is_called && is_name && !is(KNOWN) {
+        if is_variable || is_zone || is(SESSIONS) || is_called && is_name && !is(KNOWN) {
             let what = format!("a computed column with {}", token.raw);
             return Err(message::NOT_HERE.with(&[&what]));
         }
@@ -251,6 +255,8 @@ pub(super) fn fill(
     if computed.is_empty() || rows.is_empty() {
         return Ok(());
     }
+    let copied = rows.iter().map(|(_, row)| row_bytes(row)).sum::<usize>();
+    let mut claim = session.server.setup.memory.claim(copied)?;
     let made = made(columns(shape), rows);
     let expressions: Vec<_> = computed.iter().map(|(_, expression)| *expression).collect();
     let plan = planned(session, &made, &expressions)?;
@@ -258,6 +264,7 @@ pub(super) fn fill(
     let sqlite = session.query_context().sqlite(&plan)?;
     let ran = sqlite.run(&plan, &mut |mut row| {
         if let Value::Int(number) = row.remove(0) {
+            claim.resize(claim.bytes() + row_bytes(&row))?;
             values.insert(number, row);
         }
         Ok(())

@@ -9,7 +9,7 @@
 
 use crate::convert::convert_from;
 use crate::flow::{Flow, Out, Stop, Variable};
-use crate::format::{cut, formatted};
+use crate::format::{OF_RAISERROR, cut, formatted};
 use crate::message::{self, ALL, Message};
 use crate::session::Session;
 use crate::sink::{Command, DoneEvent};
@@ -93,7 +93,7 @@ fn raised(session: &Session, raise: &Raise) -> Result<Message, Message> {
             match text {
                 // A message without a text is a blank.
                 Value::Null => " ".to_owned(),
-                text => formatted(&text.to_string(), &arguments)?,
+                text => formatted(&text.to_string(), &arguments, OF_RAISERROR)?,
             }
         }
         (Some(number), None) => return Err(unknown(number, severity, state)),

@@ -7,14 +7,16 @@
 //!
 //! Leaves to others: a query with one set of groups (`translate.rs`).
 
-use sqlparser::ast::{Expr, Function, GroupByExpr, OrderByExpr, Query, Select, SelectItem};
+use sqlparser::ast::{
+    Distinct, Expr, Function, GroupByExpr, OrderByExpr, Query, Select, SelectItem,
+};
 
 use super::call::plain_arguments;
 use super::state::{
     GroupingSet, SelectPurpose, SelectedColumns, Translator, TypedSql, column_alias, direction,
     folded, not_here, position,
 };
-use super::{orders, tables, top};
+use super::{orders, select_list, tables, top};
 use crate::message::{self, Message};
 use crate::query::number::wider;
 use crate::query::parse::{EMPTY_SET, GROUPING_SETS};
@@ -140,6 +142,66 @@ fn is_hidden(select: &Select, order: &OrderByExpr) -> bool {
     }
 }
 
+/// The place of the select list's item that ORDER BY repeats, as SELECT DISTINCT needs it. Behind `*` no place is known.
+/// Errors: 145 for a column that is not selected, 50002 for another expression.
+fn repeated(select: &Select, order: &OrderByExpr) -> Result<usize, Message> {
+    let column = |expr: &Expr| match expr {
+        Expr::Identifier(name) => Some(name.value.to_lowercase()),
+        Expr::CompoundIdentifier(names) => names.last().map(|name| name.value.to_lowercase()),
+        _ => None,
+    };
+    let is_short = |expr: &Expr| matches!(expr, Expr::Identifier(_));
+    let text = |expr: &Expr| expr.to_string().to_lowercase();
+    let (own, own_text) = (column(&order.expr), text(&order.expr));
+    for (item, place) in select.projection.iter().zip(0..) {
+        let expr = match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => expr,
+            _ => break,
+        };
+        let is_same = (is_short(expr) || is_short(&order.expr)) && column(expr) == own;
+        if text(expr) == own_text || own.is_some() && is_same {
+            return Ok(place);
+        }
+    }
+    Err(match own {
+        Some(_) => message::ORDER_NOT_SELECTED.plain(),
+        None => not_here("ORDER BY another expression in a SELECT DISTINCT of several groupings"),
+    })
+}
+
+fn is_distinct(select: &Select) -> bool {
+    !matches!(&select.distinct, None | Some(Distinct::All))
+}
+
+/// The words of ORDER BY over the rows of all sets, whose last columns are the hidden ones.
+fn words(
+    select: &Select,
+    orders: &[&OrderByExpr],
+    hidden: &[bool],
+    columns: &[Column],
+) -> Result<Vec<String>, Message> {
+    let added = hidden.iter().filter(|hidden| **hidden).count();
+    let count = columns.len().saturating_sub(added);
+    let mut words = Vec::new();
+    let mut next = count;
+    for (order, hidden) in orders.iter().zip(hidden) {
+        let place = match (hidden, &order.expr) {
+            (true, _) => {
+                next += 1;
+                Some(next - 1)
+            }
+            _ if is_distinct(select) && is_hidden(select, order) => Some(repeated(select, order)?),
+            (false, Expr::Identifier(name)) => position(&columns[..count], &name.value),
+            (false, expr) => top::number(expr).filter(|place| *place < count),
+        };
+        let place = place.filter(|place| *place < columns.len());
+        let place = place.ok_or_else(|| message::COLUMN_UNKNOWN.with(&[&order.expr]))?;
+        let typed = TypedSql::of(column_alias(place), columns[place].kind);
+        words.push(folded(&typed) + direction(order));
+    }
+    Ok(words)
+}
+
 impl Translator<'_> {
     /// A SELECT whose GROUP BY names several sets of groups; `None`: it does not.
     pub(super) fn grouping_sets(
@@ -157,15 +219,21 @@ impl Translator<'_> {
             }
         }
         let orders = orders(query)?;
+        if matches!(&select.distinct, Some(Distinct::On(_))) {
+            return Err(not_here("DISTINCT ON"));
+        }
+        let is_distinct = is_distinct(select);
         let hidden: Vec<bool> = orders
             .iter()
-            .map(|order| is_hidden(select, order))
+            .map(|order| !is_distinct && is_hidden(select, order))
             .collect();
         let mut made: Option<SelectedColumns> = None;
         let mut parts = Vec::new();
         for set in &sets {
             let mut one = select.clone();
             one.top = None;
+            // Rows of several sets may be the same: they are compared below.
+            one.distinct = None;
             for (order, _) in orders.iter().zip(&hidden).filter(|(_, hidden)| **hidden) {
                 let item = SelectItem::UnnamedExpr(order.expr.clone());
                 one.projection.push(item);
@@ -207,25 +275,18 @@ impl Translator<'_> {
         };
         let added = hidden.iter().filter(|hidden| **hidden).count();
         let count = made.columns.len().saturating_sub(added);
-        let mut words = Vec::new();
-        let mut next = count;
-        for (order, hidden) in orders.iter().zip(&hidden) {
-            let place = match (hidden, &order.expr) {
-                (true, _) => {
-                    next += 1;
-                    Some(next - 1)
-                }
-                (false, Expr::Identifier(name)) => position(&made.columns[..count], &name.value),
-                (false, expr) => top::number(expr).filter(|place| *place < count),
-            };
-            let place = place.ok_or_else(|| message::COLUMN_UNKNOWN.with(&[&order.expr]))?;
-            let typed = TypedSql::of(column_alias(place), made.columns[place].kind);
-            words.push(folded(&typed) + direction(order));
-        }
-        let list: Vec<_> = (0..count).map(column_alias).collect();
-        let rows = parts.join(" UNION ALL ");
+        let words = words(select, &orders, &hidden, &made.columns)?;
         made.columns.truncate(count);
-        made.sql = format!("SELECT {} FROM ({rows})", list.join(", "));
+        let items = made.columns.iter().enumerate().map(|(i, column)| {
+            let typed = TypedSql::of(column_alias(i), column.kind);
+            (column.name.clone(), typed)
+        });
+        let list = select_list(&items.collect::<Vec<_>>(), is_distinct);
+        let distinct = if is_distinct { "DISTINCT " } else { "" };
+        made.sql = format!(
+            "SELECT {distinct}{list} FROM ({})",
+            parts.join(" UNION ALL ")
+        );
         if !words.is_empty() {
             made.sql += &format!(" ORDER BY {}", words.join(", "));
         }
@@ -327,7 +388,8 @@ impl Translator<'_> {
         done
     }
 
-    /// GROUPING: 1 where the set leaves the expression out. GROUPING_ID: a digit of two for each expression.
+    /// GROUPING: 1 where the set leaves the expression out. GROUPING_ID: a digit of two for each expression. Errors: 8160,
+    /// 8161.
     pub(super) fn grouping_of(
         &mut self,
         name: &str,
@@ -339,13 +401,15 @@ impl Translator<'_> {
         {
             return Err(message::ARGUMENT_COUNT.with(&[&name.to_lowercase(), &1]));
         }
-        let set = self.grouping.clone().unwrap_or_default();
+        let Some(set) = self.grouping.clone() else {
+            return Err(message::GROUPING_ALONE.plain());
+        };
         let mut number = 0_i64;
-        for expr in arguments {
+        for (expr, place) in arguments.into_iter().zip(1..) {
             let text = self.sameness(expr)?;
             let found = set.all.iter().find(|(sql, _)| *sql == text);
-            let is_out = found.is_some_and(|(_, has)| !has);
-            number = number << 1 | i64::from(is_out);
+            let (_, has) = found.ok_or_else(|| message::GROUPING_OTHER.with(&[&place, &name]))?;
+            number = number << 1 | i64::from(!has);
         }
         let kind = if is_list { Type::Int } else { Type::TinyInt };
         Ok(TypedSql::of(self.bind(Value::Int(number)), kind))
