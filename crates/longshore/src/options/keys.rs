@@ -83,7 +83,7 @@ Examples:
 Not for: passphrases, which need no file but their own (--encrypt-to passphrase:FILE), and not for
 getting back what was encrypted for a lost identity: nothing can, unless `key rewrap` ran before.";
 
-/// Makes the keys of encrypted and of signed backups, and lets further identities open backups.
+/// Makes keys, and lets further identities open encrypted backups.
 ///
 /// A backup is encrypted for one or more recipients, which are public, and is opened with the identity of one of them,
 /// which is secret. Both are those of age (age-encryption.org). Keep copies of the identity at two places, away from the

@@ -141,7 +141,7 @@ fn a_search_for_settings_measures_the_store_and_leaves_nothing() {
         std::fs::create_dir(&tree).unwrap();
         std::fs::write(tree.join("file"), vec![b'a'; 3 << 20]).unwrap();
         let bucket = server.bucket();
-        let line = format!("tune tree --to {bucket}/tuned --algorithm LZ4 --time 4 --json");
+        let line = format!("tune tree --to {bucket}/tuned --algorithm LZ4 --time 20 --json");
         let report = answer(&server.run(0, &line));
         let rows = &report["sections"][1]["table"]["row_values"];
         let settings: Vec<&str> = rows

@@ -14,7 +14,7 @@ use super::stage::*;
 const NO_ANSWER: i32 = 200;
 
 /// Where an archive keeps a segment that is encrypted.
-fn sealed(archive: &str, name: &str) -> PathBuf {
+pub(super) fn sealed(archive: &str, name: &str) -> PathBuf {
     stored(archive, name).with_extension("zst")
 }
 
@@ -24,7 +24,7 @@ fn exits(output: &Output, expected: i32) -> String {
 }
 
 /// A new identity in the file of this name, and its recipient.
-fn identity(server: &Server, name: &str) -> (String, String) {
+pub(super) fn identity(server: &Server, name: &str) -> (String, String) {
     let file = beside(server, name);
     let made = run(server, &["key", "new", &file]);
     exits(&made, 0);
@@ -117,7 +117,7 @@ fn options_say_for_whom_wal_is_encrypted_and_who_reads_it() {
 }
 
 /// The file of a new signing key of this name, and its signer.
-fn signing(server: &Server, name: &str) -> (String, String) {
+pub(super) fn signing(server: &Server, name: &str) -> (String, String) {
     let file = beside(server, name);
     let made = run(server, &["key", "new", "--signing", &file]);
     exits(&made, 0);

@@ -9,6 +9,7 @@ mod copies;
 mod encrypted;
 mod failover;
 mod owed;
+mod owed_sealed;
 mod receiving;
 mod receiving_buckets;
 mod restores;

@@ -15,7 +15,7 @@ use super::stage::*;
 const AT_ONCE: &str = "copy_at_once = true\nhome_behind = \"64M\"\n";
 
 /// A server whose WAL goes to both targets, with a backup at the first.
-fn begun() -> Option<Shop> {
+pub(super) fn begun() -> Option<Shop> {
     let shop = Shop::configured(&representatives().pop()?);
     shop.write(AT_ONCE);
     shop.begin();
@@ -31,7 +31,7 @@ fn note(server: &Server) -> PathBuf {
 }
 
 /// The files that the list owes to a database.
-fn owed(server: &Server, database: &str) -> Vec<String> {
+pub(super) fn owed(server: &Server, database: &str) -> Vec<String> {
     let list = std::fs::read_to_string(note(server)).unwrap_or_default();
     let fields = list
         .lines()
@@ -46,7 +46,7 @@ fn switch(server: &Server) {
 }
 
 /// Works until the list owes so many files to a database.
-fn owe(shop: &Shop, database: &str, count: usize) {
+pub(super) fn owe(shop: &Shop, database: &str, count: usize) {
     wait_until("files are owed", &shop.server, || {
         switch(&shop.server);
         owed(&shop.server, database).len() >= count
@@ -62,7 +62,7 @@ fn paid(shop: &Shop, database: &str) {
     });
 }
 
-fn rename(server: &Server, from: &str, to: &str) {
+pub(super) fn rename(server: &Server, from: &str, to: &str) {
     std::fs::rename(beside(server, from), beside(server, to)).unwrap();
 }
 

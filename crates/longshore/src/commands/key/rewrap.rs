@@ -60,7 +60,7 @@ struct Row {
     /// The directories or prefixes that have it.
     places: Vec<String>,
     /// Stripes that were not there, so that their places have no object.
-    lost: u64,
+    lost_count: u64,
     /// Slots that identities at hand opened; the others were compared with what was written.
     opened: u64,
     why: Option<String>,
@@ -153,17 +153,24 @@ impl Answer {
     /// Warns of what the new recipients do not have now.
     fn warn(&self, context: &Context) {
         if self.not_whole > 0 {
-            let text = format!(
-                "{} backups are not whole, and were not served: if their stripes are back later, run the command again",
-                self.not_whole
-            );
+            let which = match self.not_whole {
+                1 => "one backup is not whole, and was not served: if its stripes".to_owned(),
+                count => {
+                    format!("{count} backups are not whole, and were not served: if their stripes")
+                }
+            };
+            let text = format!("{which} are back later, run the command again");
             context.output.warn(&text);
         }
-        let is_short = |row: &&Row| row.lost > 0;
+        let is_short = |row: &&Row| row.lost_count > 0;
         let short = self.backups.iter().filter(is_short).count();
         if short > 0 {
+            let of = match short {
+                1 => "one backup".to_owned(),
+                count => format!("{count} backups"),
+            };
             let text = format!(
-                "of {short} backups some stripes are not there, so the key object is not at each place: run the command again once they \
+                "of {of} some stripes are not there, so the key object is not at each place: run the command again once they \
                  are back, or `longshore repair`, which writes it to each place"
             );
             context.output.warn(&text);
@@ -218,7 +225,7 @@ impl Row {
             fate,
             object: None,
             places: Vec::new(),
-            lost: 0,
+            lost_count: 0,
             opened: 0,
             why: None,
             exit: None,
@@ -439,7 +446,7 @@ impl<'a> Wish<'a> {
         };
         let mut row = Row {
             set: Some(set.set.to_string()),
-            lost: media
+            lost_count: media
                 .stripes()
                 .iter()
                 .filter(|stripe| stripe.device_index.is_none())
