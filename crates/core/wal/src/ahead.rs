@@ -36,7 +36,7 @@ use longshore_pg::{CONTROL_FILE_LEN, Control, Lsn, SegmentName, SegmentSize, clu
 use parking_lot::Mutex;
 
 use super::border::broken;
-use super::note::{self, Note};
+use super::note::{self, PushedNote};
 use super::order::{Naming, Order};
 use super::staged::{self, remove_abandoned};
 use super::waiting::{WAIT_MAX, WAIT_STEP, wait};
@@ -360,7 +360,7 @@ impl PgWal {
             let is_alone = self.turn_to_push().map_or(true, |turn| turn.is_some());
             let file = self.dir.stat(Path::new(&text));
             let file = file.map_err(Error::io("look at", &path))?;
-            let note = Note::acknowledged(&file, &origin, clock);
+            let note = PushedNote::acknowledged(&file, &origin, clock);
             if note.was_left(&*self.dir, Path::new(PLACE), &text) {
                 return Ok(true);
             }
@@ -396,12 +396,12 @@ impl PgWal {
         file: &Stat,
         archive: &WalArchive,
         clock: &dyn Clock,
-    ) -> Result<Option<Note>, Error> {
+    ) -> Result<Option<PushedNote>, Error> {
         if let Some(origin) = archive.ground().origin() {
-            return Ok(Some(Note::acknowledged(file, &origin, clock)));
+            return Ok(Some(PushedNote::acknowledged(file, &origin, clock)));
         }
         let archived = archive.stat_of(name)?;
-        Ok(archived.map(|archived| Note::new(file, &archived)))
+        Ok(archived.map(|archived| PushedNote::new(file, &archived)))
     }
 
     /// Removes notes that will no longer be needed.

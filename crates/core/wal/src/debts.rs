@@ -105,7 +105,7 @@ impl Owed {
         self.locations.iter().any(|at| *at != place(location))
     }
 
-    /// What of it is owed to the archive at this location.
+    /// The part of it that is owed to the archive at this location.
     pub(super) fn at(mut self, location: &Path) -> Owed {
         let (here, places) = (place(location), &self.places);
         self.sums.retain(|name, _| places.get(name) == Some(&here));

@@ -30,17 +30,17 @@ const BELIEVED_NS: i64 = 300_000_000_000;
 
 /// The contents of a note. The first four fields identify the server's file, the others what it was compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Note {
+pub(super) struct PushedNote {
     fields: [u64; FIELDS],
     /// The last field is the time of an acknowledgement, which makes it no other note.
     expires: bool,
 }
 
-impl Note {
+impl PushedNote {
     /// A note about a file as it was before it was pushed, and the archive's file as it is since.
-    pub(super) fn new(file: &Stat, archived: &Stat) -> Note {
+    pub(super) fn new(file: &Stat, archived: &Stat) -> PushedNote {
         let [file, archived] = [file, archived].map(identity);
-        Note {
+        PushedNote {
             fields: join(file, archived),
             expires: false,
         }
@@ -48,10 +48,10 @@ impl Note {
 
     /// A note about a file as it was before it was pushed to the archive `origin` in a bucket, which has acknowledged it
     /// by now.
-    pub(super) fn acknowledged(file: &Stat, origin: &str, clock: &dyn Clock) -> Note {
+    pub(super) fn acknowledged(file: &Stat, origin: &str, clock: &dyn Clock) -> PushedNote {
         let boot = boot_id().unwrap_or_default();
         let by = [sum(origin), sum(&boot), u64::MAX, clock.wall_ns() as u64];
-        Note {
+        PushedNote {
             fields: join(identity(file), by),
             expires: true,
         }
@@ -102,7 +102,7 @@ impl Note {
         }
     }
 
-    /// Like [`Note::is_left`], and removes that note.
+    /// Like [`PushedNote::is_left`], and removes that note.
     pub(super) fn was_left(self, dir: &dyn Dir, place: &Path, name: &str) -> bool {
         let left = self.is_left(dir, place, name);
         if left {
@@ -161,22 +161,22 @@ mod tests {
         let (a, b, c) = (dir("/a"), dir("/b"), dir("/c"));
         let stat = |dir: &dyn Dir| dir.stat(Path::new("file")).unwrap();
         // The archive's file of that name is in `c`.
-        let note = Note::new(&stat(&*a), &stat(&*c));
-        let left = |other: Note| {
+        let note = PushedNote::new(&stat(&*a), &stat(&*c));
+        let left = |other: PushedNote| {
             note.leave(&*a, Path::new(""), "n").unwrap();
             note.leave(&*a, Path::new(""), "n").unwrap();
             other.was_left(&*a, Path::new(""), "n")
         };
         assert!(left(note));
         assert!(!note.was_left(&*a, Path::new(""), "n"), "it was taken");
-        assert!(!left(Note::new(&stat(&*b), &stat(&*c))));
-        assert!(!left(Note::new(&stat(&*a), &stat(&*b))));
+        assert!(!left(PushedNote::new(&stat(&*b), &stat(&*c))));
+        assert!(!left(PushedNote::new(&stat(&*a), &stat(&*b))));
         disk.write_file("/a/file", b"y").unwrap();
-        assert!(!left(Note::new(&stat(&*a), &stat(&*c))));
-        let note = Note::new(&stat(&*a), &stat(&*c));
+        assert!(!left(PushedNote::new(&stat(&*a), &stat(&*c))));
+        let note = PushedNote::new(&stat(&*a), &stat(&*c));
         note.leave(&*a, Path::new(""), "n").unwrap();
         disk.write_file("/c/file", b"another").unwrap();
-        let changed = Note::new(&stat(&*a), &stat(&*c));
+        let changed = PushedNote::new(&stat(&*a), &stat(&*c));
         assert!(!changed.is_left(&*a, Path::new(""), "n"));
         disk.write_file("/a/n.pushed", b"torn").unwrap();
         assert!(!note.was_left(&*a, Path::new(""), "n"));
@@ -192,19 +192,19 @@ mod tests {
         let stat = |name: &str| dir.stat(Path::new(name)).unwrap();
         let clock = SimClock::new(0);
         let (here, there) = ("https://one/bucket/wal", "https://two/bucket/wal");
-        let note = |file: &str, origin: &str| Note::acknowledged(&stat(file), origin, &clock);
-        let is_left = |note: Note| note.is_left(&*dir, Path::new(""), "n");
+        let note = |file: &str, origin: &str| PushedNote::acknowledged(&stat(file), origin, &clock);
+        let is_left = |note: PushedNote| note.is_left(&*dir, Path::new(""), "n");
         note("file", here).leave(&*dir, Path::new(""), "n").unwrap();
         assert!(is_left(note("file", here)));
         assert!(!is_left(note("other", here)));
         assert!(!is_left(note("file", there)));
-        assert!(!is_left(Note::new(&stat("file"), &stat("other"))));
+        assert!(!is_left(PushedNote::new(&stat("file"), &stat("other"))));
         clock.sleep(Duration::from_secs(299));
         assert!(is_left(note("file", here)));
         clock.sleep(Duration::from_secs(2));
         assert!(!is_left(note("file", here)), "it is too old");
         let ahead = SimClock::new(clock.wall_ns() + 1);
-        let of_the_future = Note::acknowledged(&stat("file"), here, &ahead);
+        let of_the_future = PushedNote::acknowledged(&stat("file"), here, &ahead);
         of_the_future.leave(&*dir, Path::new(""), "n").unwrap();
         assert!(!is_left(note("file", here)), "the clock was set back");
     }

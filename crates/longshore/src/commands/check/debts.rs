@@ -61,7 +61,7 @@ fn ask(connection: &mut Connection) -> Result<OwedList, Error> {
     Ok(OwedList::parse(&of_hex(hex)))
 }
 
-/// The bytes of a hexadecimal text. What is none becomes a line that nobody understands, so that it is not known what is owed.
+/// The bytes of a hexadecimal text. A text that is none becomes a line that nobody understands, so that it is not known what is owed.
 fn of_hex(hex: &[u8]) -> Vec<u8> {
     let digit = |byte: u8| (byte as char).to_digit(16);
     let byte = |pair: &[u8]| match *pair {

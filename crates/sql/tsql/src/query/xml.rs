@@ -336,7 +336,7 @@ impl<'a> Document<'a> {
             return value == wanted;
         }
         let mut left = Some(wanted);
-        let is_known = self.pieces(found.node, looks, |piece| {
+        let is_known = self.pieces(found.node, (wanted.len(), &mut *looks), |piece| {
             left = left.and_then(|left| left.strip_prefix(piece));
             left.is_some()
         });
@@ -349,20 +349,26 @@ impl<'a> Document<'a> {
             return Some(value.to_owned());
         }
         let mut made = String::new();
-        let is_known = self.pieces(found.node, looks, |piece| {
+        let is_known = self.pieces(found.node, (usize::MAX, &mut *looks), |piece| {
             made += piece;
             true
         });
         is_known.then_some(made)
     }
 
-    /// Visits the texts inside of a node, for as long as `visit` asks for more. `false`: it would look at too much.
-    fn pieces(&self, node: usize, looks: &mut usize, mut visit: impl FnMut(&str) -> bool) -> bool {
+    /// Visits the texts inside of a node, for as long as `visit` asks for more; it looks at no more than `most` bytes of each.
+    /// `false`: it would look at too much.
+    fn pieces(
+        &self,
+        node: usize,
+        (most, looks): (usize, &mut usize),
+        mut visit: impl FnMut(&str) -> bool,
+    ) -> bool {
         let mut rest = vec![node];
         while let Some(next) = rest.pop() {
             *looks += 1 + self.children(next).len();
             if let Some(Node::Text(text)) = self.nodes.get(next) {
-                *looks += text.len() / BYTES_A_LOOK;
+                *looks += text.len().min(most) / BYTES_A_LOOK;
                 if *looks <= LOOKS_MAX && !visit(text) {
                     return true;
                 }
