@@ -33,7 +33,7 @@ pub use machine::{
 pub use others::{WorkingDirectory, has_ended, process_mark, process_started, working_directories};
 pub use pci::{PciDevice, first_line, has_entries, pci_devices, small_text};
 pub use priority::LowIoPriority;
-pub use process::{ProcessUsage, process_usage};
+pub use process::{ProcessUsage, children_cpu, process_usage};
 pub use user::{login_name, name_of, own_ids, user_name};
 
 /// The error for a line of a system file in an unexpected format.

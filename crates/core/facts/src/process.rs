@@ -1,4 +1,4 @@
-//! The resources that this process has used.
+//! The resources that this process and its children have used.
 
 use std::fs;
 use std::io;
@@ -27,15 +27,25 @@ pub(super) fn time(t: libc::timeval) -> Duration {
     Duration::from_secs(t.tv_sec.unsigned_abs()) + Duration::from_micros(t.tv_usec.unsigned_abs())
 }
 
-/// Resources that this process has used so far.
-pub fn process_usage() -> io::Result<ProcessUsage> {
+fn usage_of(who: libc::c_int) -> io::Result<libc::rusage> {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: getrusage demands a place for one `rusage`, which is a local variable.
-    if unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) } != 0 {
+    if unsafe { libc::getrusage(who, usage.as_mut_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: `assume_init` demands a structure that was filled: getrusage does so whenever it returns 0.
-    let usage = unsafe { usage.assume_init() };
+    Ok(unsafe { usage.assume_init() })
+}
+
+/// CPU time of the children that have ended and were waited for, with theirs.
+pub fn children_cpu() -> io::Result<Duration> {
+    let usage = usage_of(libc::RUSAGE_CHILDREN)?;
+    Ok(time(usage.ru_utime) + time(usage.ru_stime))
+}
+
+/// Resources that this process has used so far.
+pub fn process_usage() -> io::Result<ProcessUsage> {
+    let usage = usage_of(libc::RUSAGE_SELF)?;
     // `ru_maxrss` survives exec, so it may be the peak of the shell that started us.
     let status = fs::read_to_string("/proc/self/status")?;
     let rss_max_bytes = kib_of(&status, "VmHWM")
@@ -66,5 +76,14 @@ mod tests {
         let after = process_usage().unwrap();
         assert!(after.cpu() - before.cpu() >= Duration::from_millis(40));
         assert!(after.rss_max_bytes >= 64 << 20);
+    }
+
+    #[test]
+    fn work_of_a_child_is_counted_once_it_was_waited_for() {
+        let before = children_cpu().unwrap();
+        let work = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+        let mut child = std::process::Command::new("/bin/sh");
+        assert!(child.args(["-c", work]).status().unwrap().success());
+        assert!(children_cpu().unwrap() > before);
     }
 }

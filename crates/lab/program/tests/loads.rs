@@ -74,19 +74,19 @@ fn backups_under_load_count_transactions_in_every_phase() {
         true => eprintln!("skipped: postgres and pgbench"),
         false => databases.extend(["postgres", "pgbench"]),
     }
-    for (n, database) in databases.into_iter().enumerate() {
-        let held = if n == 0 { "--max-cpu 20" } else { "" };
+    for database in databases {
+        let (more, phases_expected) = match database {
+            "sqlite" => ("--max-cpu 20", 7),
+            "postgres" => ("--rounds 2 --peer pg-basebackup", 7),
+            _ => ("", 5),
+        };
         let line = format!(
             "lab oltp --database {database} --quick --size 4M --clients 2 --think 1 --phase 1 --stripes 2 --work w \
-             --dir a --html p.html --markdown p.md {held}"
+             --dir a --html p.html --markdown p.md {more}"
         );
         let report = run(&dir, &line, 0);
         let phases = rows(&report, 0);
-        assert_eq!(
-            phases.len(),
-            if n == 0 { 7 } else { 5 },
-            "{database}: {phases:?}"
-        );
+        assert_eq!(phases.len(), phases_expected, "{database}: {phases:?}");
         for phase in &phases {
             let rate: f64 = phase[2].parse().unwrap();
             assert!(rate > 0.0, "{database}: {phase:?}");
@@ -96,14 +96,16 @@ fn backups_under_load_count_transactions_in_every_phase() {
                 "{phase:?}"
             );
         }
-        assert_eq!(
-            rows(&report, 1).len(),
-            phases
-                .iter()
-                .map(|p| p[1].parse::<f64>().unwrap())
-                .sum::<f64>()
-                .ceil() as usize
-        );
+        if database != "postgres" {
+            let seconds = phases.iter().map(|p| p[1].parse::<f64>().unwrap());
+            assert_eq!(rows(&report, 1).len(), seconds.sum::<f64>().ceil() as usize);
+        } else {
+            // Both rounds, and a program whose server does the work.
+            let peer = phases.iter().find(|p| p[0].starts_with("pg_base"));
+            let peer = peer.unwrap();
+            assert!(peer[9] == "null" && peer[11].parse::<f64>().unwrap() > 1.0);
+            assert!(peer[6].parse::<f64>().unwrap() >= 2.0 && peer[13].contains('–'));
+        }
         for place in ["a", "w"] {
             let names = fs::read_dir(dir.path().join(place)).unwrap();
             let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -113,4 +115,27 @@ fn backups_under_load_count_transactions_in_every_phase() {
             assert!(left.is_empty(), "{database}: {left:?}");
         }
     }
+}
+
+#[test]
+fn other_programs_are_never_left_out_silently() {
+    let dir = stage();
+    let line =
+        "lab oltp --database sqlite --quick --size 4M --phase 1 --work w --peer pg-basebackup";
+    let done = command(LAB, line.split_whitespace())
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&done.stderr);
+    assert!(
+        !done.status.success() && told.contains("use --database postgres"),
+        "{told}"
+    );
+    // It is said before the phases, and nothing is left.
+    assert!(!told.contains("quiet"), "{told}");
+    let left = fs::read_dir(dir.path().join("w")).unwrap();
+    assert!(
+        left.flatten()
+            .all(|e| !e.file_name().to_string_lossy().contains("longshore-lab"))
+    );
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use longshore_pipeline::SourceSpec;
-use longshore_studies::oltp::{self, LoadKind, LoadSpec, OltpSpec};
+use longshore_studies::oltp::{self, LoadKind, LoadSpec, OltpSpec, Peer};
 use longshore_studies::report::Report;
 use longshore_terminal::failure::{Exit, Failure};
 
@@ -14,7 +14,7 @@ use super::answers::{
     SAMPLE_BYTES, SAMPLE_BYTES_QUICK, answer, context_with_accelerators, failure, run_context,
 };
 use crate::context::Context;
-use crate::options::{Load, LoadDatabase, Oltp, OutputOptions};
+use crate::options::{Load, LoadDatabase, LoadPeer, Oltp, OutputOptions};
 
 const PHASE: Duration = Duration::from_secs(20);
 const PHASE_QUICK: Duration = Duration::from_secs(1);
@@ -36,6 +36,17 @@ pub fn oltp(options: &Oltp, context: &Context) -> Result<Exit, Failure> {
         LoadDatabase::Pgbench => LoadKind::Pgbench,
         LoadDatabase::Sqlite => LoadKind::Sqlite,
     });
+    let mut peers = Vec::new();
+    for asked in &options.peer {
+        let peer = match asked {
+            LoadPeer::Pgbackrest => Peer::PgBackRest,
+            LoadPeer::WalG => Peer::WalG,
+            LoadPeer::PgBasebackup => Peer::PgBasebackup,
+        };
+        if !peers.contains(&peer) {
+            peers.push(peer);
+        }
+    }
     let spec = OltpSpec {
         kind,
         bytes: options.size.unwrap_or(match options.quick {
@@ -49,6 +60,8 @@ pub fn oltp(options: &Oltp, context: &Context) -> Result<Exit, Failure> {
         dirs: options.dir.clone(),
         stripes: options.stripes.into(),
         max_cpu: options.max_cpu,
+        rounds: options.rounds.into(),
+        peers,
         quick: options.quick,
         program: own_program()?,
     };

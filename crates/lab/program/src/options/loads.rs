@@ -24,10 +24,21 @@ pub enum LoadDatabase {
     Sqlite,
 }
 
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum LoadPeer {
+    /// pgBackRest with zst level 1 and a process for each CPU.
+    Pgbackrest,
+    /// WAL-G with lz4.
+    WalG,
+    /// pg_basebackup with server-lz4, of PostgreSQL 15 or later.
+    PgBasebackup,
+}
+
 const TEACH_OLTP: &str = "\
 Examples:
   longshore lab oltp --html oltp.html
   longshore lab oltp --database sqlite --clients 2 --max-cpu 25
+  longshore lab oltp --rounds 3 --peer pgbackrest --peer pg-basebackup
 
 Not for: your own database. The study makes one, loads it, and removes it.";
 
@@ -86,6 +97,19 @@ pub struct Oltp {
     /// Percent of the whole machine, as `longshore backup --max-cpu`. Without it all phases run without a limit.
     #[arg(long, value_name = "PERCENT", value_parser = values::percent)]
     pub max_cpu: Option<f64>,
+
+    /// How often all phases are repeated.
+    ///
+    /// The default is 1, of which chance may decide. Every other round has them in the opposite order, and the table has medians.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=20))]
+    pub rounds: u8,
+
+    /// Further phases with backups of this program, which must be installed. Repeatable.
+    ///
+    /// It backs up the same cluster, so --database sqlite is refused. The report names its settings. As root it runs as the
+    /// server's user, who must be able to enter --dir.
+    #[arg(long, value_name = "PROGRAM", value_enum)]
+    pub peer: Vec<LoadPeer>,
 
     /// Directory for the database, and for samples, which are kept.
     ///

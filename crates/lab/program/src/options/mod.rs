@@ -24,7 +24,7 @@ pub use lab::{
     Bench, CacheFigures, Compare, DeviceCheck, Lab, Network, OffloadStudy, Sample, SampleOptions,
     Study, Sweep,
 };
-pub use loads::{Load, LoadDatabase, Oltp};
+pub use loads::{Load, LoadDatabase, LoadPeer, Oltp};
 pub use project::{Completions, Man};
 pub use tune::{Purpose, Tune};
 pub use written::OutputOptions;

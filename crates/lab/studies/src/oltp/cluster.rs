@@ -48,6 +48,7 @@ pub struct LoadCluster {
     options: Options,
     programs: PathBuf,
     user: Option<Ids>,
+    place: PathBuf,
     socket_dir: PathBuf,
 }
 
@@ -158,6 +159,7 @@ impl LoadCluster {
             options,
             programs,
             user,
+            place,
             socket_dir,
         };
         cluster.wait(storage, clock)?;
@@ -192,6 +194,10 @@ impl LoadCluster {
 
     pub fn socket_dir(&self) -> &Path {
         &self.socket_dir
+    }
+
+    pub fn data(&self) -> PathBuf {
+        self.place.join("data")
     }
 
     pub fn user(&self) -> Option<Ids> {

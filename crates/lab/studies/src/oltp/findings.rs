@@ -7,6 +7,7 @@
 //!
 //! Leaves to others: the run (`mod.rs`), and reading logs (`transactions.rs`).
 
+use super::phase::{Phase, Taken};
 use super::spec::{LoadKind, OltpSpec};
 use super::transactions::{TransactionTimes, Transactions};
 
@@ -14,52 +15,11 @@ use crate::report::{
     At, Axis, Chart, Column, Positions, Report, ReportFormat, Section, Series, Table,
     counted as in_words,
 };
-use crate::spread::median;
-use crate::timing::{IN_HARDWARE, Timing};
+use crate::spread::{RoundResults, median};
+use crate::timing::IN_HARDWARE;
 
-/// The key of the phase that asks for hardware.
-pub const HARD: &str = "hard";
-/// The key of such a phase that does not count as hardware: it has no values.
+/// The key of a phase that asked for hardware and does not count as such: it has no values.
 const MIXED: &str = "mixed";
-
-/// A phase of the study.
-#[derive(Debug, Clone)]
-pub struct Phase {
-    /// Empty for a quiet one.
-    pub key: &'static str,
-    pub name: String,
-    /// By the wall clock.
-    pub from_s: f64,
-    pub to_s: f64,
-    pub backups: Vec<Timing>,
-}
-
-impl Phase {
-    pub fn quiet(name: &str) -> Phase {
-        Phase::of("", name)
-    }
-
-    pub fn of(key: &'static str, name: &str) -> Phase {
-        Phase {
-            key,
-            name: name.into(),
-            from_s: 0.0,
-            to_s: 0.0,
-            backups: Vec::new(),
-        }
-    }
-
-    /// Which part accelerators compressed, 0 to 1; `None`: the phase did not ask for them.
-    fn accelerator_share(&self) -> Option<f64> {
-        let shares = self.backups.iter().map(Timing::accelerator_share);
-        let all = shares.sum::<f64>() / self.backups.len().max(1) as f64;
-        (self.key == HARD).then_some(all)
-    }
-
-    fn backup_s(&self) -> Option<f64> {
-        median(self.backups.iter().map(|t| t.wall_s))
-    }
-}
 
 /// The findings of the study.
 #[derive(Debug)]
@@ -67,16 +27,15 @@ pub struct OltpFound {
     pub report: Report,
     /// By name, what this machine does not have.
     pub missing: Vec<String>,
-    values: Vec<(String, f64)>,
+    values: Vec<(usize, String, f64)>,
     load: String,
 }
 
 impl OltpFound {
-    /// `PHASE/FIGURE` and its value: `s`, `tps` and `lost`, and `quiet/tps`.
-    pub fn values(&self) -> impl Iterator<Item = (&str, f64)> {
-        self.values
-            .iter()
-            .map(|(name, value)| (name.as_str(), *value))
+    /// The round, `PHASE/FIGURE` and its value: `s`, `tps` and `lost`, and `quiet/tps`.
+    pub fn values(&self) -> impl Iterator<Item = (usize, &str, f64)> {
+        let values = self.values.iter();
+        values.map(|(round, name, value)| (*round, name.as_str(), *value))
     }
 
     pub fn conditions(&self) -> Vec<(String, String)> {
@@ -109,43 +68,51 @@ pub fn found(
         let percent = 100.0 * share;
         missing.push(format!(
             "{} (the accelerator compressed {percent:.1} %, less than {:.0} %)",
-            phase.name,
+            phase.name(),
             100.0 * IN_HARDWARE
         ));
         // Neither a figure nor a reader takes it for hardware.
         phase.key = MIXED;
-        phase.name = format!("QAT_DEFLATE, {percent:.1} % in hardware");
+        phase.kind = format!("QAT_DEFLATE, {percent:.1} % in hardware");
     }
     let rate = |phase: &Phase| all.rate(phase.from_s, phase.to_s);
-    let quiet = phases.iter().filter(|p| p.key.is_empty()).map(rate);
-    let quiet = median(quiet).unwrap_or(0.0);
+    let quiet: Vec<f64> = phases.iter().filter(|p| p.is_quiet()).map(rate).collect();
+    // The quiet phases before and after the round.
+    let quiet_of = |round: usize| median(quiet.iter().skip(round).take(2).copied()).unwrap_or(0.0);
     let counted: Vec<Counted> = phases
         .iter()
         .map(|phase| Counted {
             phase,
             rate: rate(phase),
             times: all.times(phase.from_s, phase.to_s),
-            lost: phase.backup_s().map(|s| (quiet - rate(phase)) * s),
+            lost: phase
+                .backup_s()
+                .map(|s| (quiet_of(phase.round) - rate(phase)) * s),
         })
         .collect();
-    let mut values = vec![("quiet/tps".to_owned(), quiet)];
-    let valued = |c: &&Counted| !c.phase.key.is_empty() && c.phase.key != MIXED;
+    let rounds = spec.rounds.max(1);
+    let mut values: Vec<_> = (0..rounds)
+        .map(|round| (round, "quiet/tps".to_owned(), quiet_of(round)))
+        .collect();
+    let valued = |c: &&Counted| !c.phase.is_quiet() && c.phase.key != MIXED;
     for one in counted.iter().filter(valued) {
         let mut put = |figure: &str, value: Option<f64>| {
             let name = format!("{}/{figure}", one.phase.key);
-            values.extend(value.map(|value| (name, value)));
+            values.extend(value.map(|value| (one.phase.round, name, value)));
         };
         put("s", one.phase.backup_s());
         put("tps", Some(one.rate));
         put("lost", one.lost);
     }
+    let quiet = median(quiet.iter().copied()).unwrap_or(0.0);
+    let kinds = kinds(&counted);
     let load = format!("{}, {} clients", kind.text(), spec.clients);
     let report = Report {
         title: "Backups under load".into(),
-        summary: with_missing(summary(&counted, quiet), &missing),
+        summary: with_missing(summary(&kinds, quiet), &missing),
         platform,
         sections: vec![
-            in_phases(spec, kind, &counted),
+            in_phases(spec, kind, &kinds),
             over_time(&phases, all, begun_s),
         ],
     };
@@ -165,42 +132,90 @@ fn with_missing(summary: String, missing: &[String]) -> String {
     }
 }
 
-fn summary(counted: &[Counted], quiet: f64) -> String {
-    let backups = counted.iter().filter_map(|c| Some((c, c.lost?)));
+/// All phases of one kind, one of each round.
+struct Kind<'a> {
+    name: &'a str,
+    all: Vec<&'a Counted<'a>>,
+}
+
+impl Kind<'_> {
+    /// The results over the rounds.
+    fn of(&self, figure: impl Fn(&Counted) -> Option<f64>) -> Option<RoundResults> {
+        RoundResults::of(self.all.iter().filter_map(|one| figure(one)))
+    }
+
+    fn median(&self, figure: impl Fn(&Counted) -> Option<f64>) -> Option<f64> {
+        self.of(figure).map(|results| results.median)
+    }
+
+    fn of_backups(&self, figure: impl Fn(&Taken) -> Option<f64>) -> Option<f64> {
+        self.median(|one| one.phase.of_backups(&figure))
+    }
+}
+
+/// The kinds in the order of the first round. A quiet phase is one of its own: they show what the rounds changed.
+fn kinds<'a>(counted: &'a [Counted<'a>]) -> Vec<Kind<'a>> {
+    let mut kinds: Vec<Kind> = Vec::new();
+    for one in counted {
+        let same = |kind: &&mut Kind| {
+            let first = kind.all[0].phase;
+            !first.is_quiet() && first.key != MIXED && first.key == one.phase.key
+        };
+        match kinds.iter_mut().find(same) {
+            Some(kind) => kind.all.push(one),
+            None => kinds.push(Kind {
+                name: &one.phase.kind,
+                all: vec![one],
+            }),
+        }
+    }
+    kinds
+}
+
+fn summary(kinds: &[Kind], quiet: f64) -> String {
+    let backups = kinds
+        .iter()
+        .filter_map(|kind| Some((kind, kind.median(|c| c.lost)?)));
     let least = backups.min_by(|a, b| a.1.total_cmp(&b.1));
     match least {
         Some((one, lost)) => format!(
             "Without a backup {quiet:.0} transactions per second; the backup with {} costs fewest: {:.0} transactions in {:.2} s.",
-            one.phase.name,
+            one.name,
             lost.max(0.0),
-            one.phase.backup_s().unwrap_or(0.0)
+            one.median(|c| c.phase.backup_s()).unwrap_or(0.0)
         ),
         None => String::new(),
     }
 }
 
-fn in_phases(spec: &OltpSpec, kind: LoadKind, counted: &[Counted]) -> Section {
-    let row = |one: &Counted| {
-        let backups = &one.phase.backups;
-        let of = |value: &dyn Fn(&Timing) -> f64| median(backups.iter().map(value));
-        let times = |value: fn(&TransactionTimes) -> f64| one.times.as_ref().map(value);
-        vec![
-            one.phase.name.as_str().into(),
-            (one.phase.to_s - one.phase.from_s).into(),
-            one.rate.into(),
+fn in_phases(spec: &OltpSpec, load: LoadKind, kinds: &[Kind]) -> Section {
+    let row = |kind: &Kind| {
+        let times =
+            |value: fn(&TransactionTimes) -> f64| kind.median(|one| one.times.as_ref().map(value));
+        let count: usize = kind.all.iter().map(|one| one.phase.backups.len()).sum();
+        let lost = kind.of(|one| one.lost);
+        let mut row = vec![
+            kind.name.into(),
+            kind.median(|one| Some(one.phase.to_s - one.phase.from_s))
+                .into(),
+            kind.median(|one| Some(one.rate)).into(),
             times(|t| t.median_ms).into(),
             times(|t| t.p95_ms).into(),
             times(|t| t.p99_ms).into(),
-            (!backups.is_empty()).then_some(backups.len() as f64).into(),
-            one.phase.backup_s().into(),
-            of(&Timing::mb_per_s).into(),
-            of(&|t| t.cpu_s).into(),
-            median(backups.iter().filter_map(|t| t.system_cpu_percent)).into(),
-            of(&Timing::ratio).into(),
-            one.lost.into(),
-        ]
+            (count > 0).then_some(count as f64).into(),
+            kind.median(|one| one.phase.backup_s()).into(),
+            kind.of_backups(|t| Some(t.mb_per_s())).into(),
+            kind.of_backups(|t| t.cpu_s).into(),
+            kind.of_backups(|t| t.system_cpu_percent).into(),
+            kind.of_backups(|t| Some(t.ratio())).into(),
+            lost.map(|lost| lost.median).into(),
+        ];
+        if spec.rounds > 1 {
+            row.push(lost.map(|lost| lost.range(0)).into());
+        }
+        row
     };
-    let table = Table {
+    let mut table = Table {
         columns: vec![
             Column::text("Phase"),
             Column::number("Length", "s", 1),
@@ -216,36 +231,29 @@ fn in_phases(spec: &OltpSpec, kind: LoadKind, counted: &[Counted]) -> Section {
             Column::number("Ratio", "", 2),
             Column::number("Lost by one", "transactions", 0),
         ],
-        row_values: counted.iter().map(row).collect(),
+        row_values: kinds.iter().map(row).collect(),
     };
+    if spec.rounds > 1 {
+        table.columns.push(Column::text("Lost, range"));
+    }
     let bars = |title: &str, y: Axis, value: &dyn Fn(&Counted) -> Option<f64>| Chart {
         title: title.into(),
         form: ReportFormat::Bar,
         x: Positions {
             label: "Phase".into(),
             unit: String::new(),
-            at: At::Names(counted.iter().map(|c| c.phase.name.clone()).collect()),
+            at: At::Names(kinds.iter().map(|kind| kind.name.to_owned()).collect()),
         },
         y,
         y_right: None,
-        series: vec![Series::new(title, counted.iter().map(value).collect())],
+        series: vec![Series::new(
+            title,
+            kinds.iter().map(|kind| kind.median(value)).collect(),
+        )],
     };
     Section {
         heading: "Phases".into(),
-        prose: vec![format!(
-            "{} with {}, {}; phases in this order, each at least {:.0} s, backups to {} one after another. CPU time is the \
-             backup's alone, CPU the whole machine's. Lost: the transactions of the quiet phases without those of this \
-             phase, in the time of one backup; below 0 the phase had more. A phase changes the database for the next: the \
-             last quiet phase shows how much.",
-            kind.text(),
-            in_words(spec.clients, "client"),
-            match spec.think.as_millis() {
-                0 => "no pauses".to_owned(),
-                ms => format!("a pause of {ms} ms after each transaction"),
-            },
-            spec.phase.as_secs_f64(),
-            in_words(spec.stripes, "stripe"),
-        )],
+        prose: explained(spec, load),
         table: Some(table),
         charts: vec![
             bars(
@@ -263,6 +271,39 @@ fn in_phases(spec: &OltpSpec, kind: LoadKind, counted: &[Counted]) -> Section {
             ),
         ],
     }
+}
+
+/// The words above the table of the phases.
+fn explained(spec: &OltpSpec, load: LoadKind) -> Vec<String> {
+    let mut prose = vec![format!(
+        "{} with {}, {}; phases in this order, each at least {:.0} s, backups to {} one after another. CPU time is the \
+         backup's alone, CPU the whole machine's. Lost: the transactions of the quiet phases without those of this \
+         phase, in the time of one backup; below 0 the phase had more. A phase changes the database for the next: the \
+         last quiet phase shows how much.",
+        load.text(),
+        in_words(spec.clients, "client"),
+        match spec.think.as_millis() {
+            0 => "no pauses".to_owned(),
+            ms => format!("a pause of {ms} ms after each transaction"),
+        },
+        spec.phase.as_secs_f64(),
+        in_words(spec.stripes, "stripe"),
+    )];
+    if spec.rounds > 1 {
+        prose.push(format!(
+            "{} rounds, every other one in the opposite order: medians, and the range of what was lost. Each round is compared \
+             with the quiet phases before and after it.",
+            spec.rounds
+        ));
+    }
+    if !spec.peers.is_empty() {
+        let settings: Vec<&str> = spec.peers.iter().map(|peer| peer.settings()).collect();
+        prose.push(format!(
+            "Other programs: {}. Their throughput and ratio are of the bytes that our last backup read.",
+            settings.join(". ")
+        ));
+    }
+    prose
 }
 
 /// Transactions and their latency in each second, a colour for each phase.
@@ -283,7 +324,7 @@ fn over_time(phases: &[Phase], all: &Transactions, begun_s: f64) -> Section {
                 let (from, to) = span(n);
                 (phase_at(n) == Some(at)).then(|| value(from, to)).flatten()
             });
-            Series::new(&phase.name, values.collect())
+            Series::new(&phase.name(), values.collect())
         };
         phases.iter().enumerate().map(line).collect()
     };
@@ -304,7 +345,7 @@ fn over_time(phases: &[Phase], all: &Transactions, begun_s: f64) -> Section {
         let times = all.times(from, to);
         vec![
             (n as f64).into(),
-            phase_at(n).map(|at| phases[at].name.clone()).into(),
+            phase_at(n).map(|at| phases[at].name()).into(),
             all.rate(from, to).into(),
             times.map(|t| t.median_ms).into(),
             times.map(|t| t.p95_ms).into(),
@@ -345,39 +386,24 @@ mod tests {
     use std::path::PathBuf;
     use std::time::Duration;
 
-    use longshore_pipeline::{EngineShare, Limit};
-
+    use super::super::peers::Peer;
+    use super::super::phase::HARD;
     use super::*;
+    use crate::report::Cell;
 
-    fn in_hardware(percent: u64) -> Timing {
-        let share = |name: &str, is_accelerator, plain_bytes| EngineShare {
-            name: name.into(),
-            is_accelerator,
-            plain_bytes,
-            ..EngineShare::default()
-        };
-        Timing {
+    fn in_hardware(percent: u64) -> Taken {
+        Taken {
             wall_s: 1.0,
-            cpu_s: 1.0,
+            cpu_s: Some(1.0),
             system_cpu_percent: None,
             plain_bytes: 100,
             stored_bytes: 50,
-            cpu_c: None,
-            drive_c: None,
-            cold_bytes: 0,
-            limit: Limit::Source,
-            engines: vec![
-                share("qatzip", true, percent),
-                share("isa-l", false, 100 - percent),
-            ],
-            samples: Vec::new(),
-            buffers: (1, 1),
-            core_percents: Vec::new(),
+            accelerator_share: percent as f64 / 100.0,
         }
     }
 
-    fn found_with(percents: &[u64]) -> OltpFound {
-        let spec = OltpSpec {
+    fn spec() -> OltpSpec {
+        OltpSpec {
             kind: None,
             bytes: 1,
             clients: 1,
@@ -387,14 +413,20 @@ mod tests {
             dirs: Vec::new(),
             stripes: 1,
             max_cpu: None,
+            rounds: 1,
+            peers: Vec::new(),
             quick: true,
             program: PathBuf::new(),
-        };
-        let mut software = Phase::of("qat", "QAT_DEFLATE software");
+        }
+    }
+
+    fn found_with(percents: &[u64]) -> OltpFound {
+        let spec = spec();
+        let mut software = Phase::of("qat", "QAT_DEFLATE software", (0, 1));
         software.backups = vec![in_hardware(0)];
-        let mut hardware = Phase::of(HARD, "QAT_DEFLATE hardware");
+        let mut hardware = Phase::of(HARD, "QAT_DEFLATE hardware", (0, 1));
         hardware.backups = percents.iter().copied().map(in_hardware).collect();
-        let phases = vec![Phase::quiet("quiet, before"), software, hardware];
+        let phases = vec![Phase::quiet("quiet, before".into(), 0), software, hardware];
         let all = Transactions::default();
         found(
             &spec,
@@ -412,7 +444,7 @@ mod tests {
         let has = |found: &OltpFound, key: &str| {
             found
                 .values()
-                .any(|(name, _)| name.split('/').next() == Some(key))
+                .any(|(_, name, _)| name.split('/').next() == Some(key))
         };
         let whole = found_with(&[100, 80]);
         assert!(has(&whole, "hard") && whole.missing.is_empty());
@@ -431,7 +463,7 @@ mod tests {
             assert_eq!(found.missing, [told]);
             let text = found.report.to_text();
             let table = found.report.sections[0].table.as_ref().unwrap();
-            let hardware = crate::report::Cell::from("QAT_DEFLATE hardware");
+            let hardware = Cell::from("QAT_DEFLATE hardware");
             assert!(
                 table.row_values.iter().all(|row| row[0] != hardware),
                 "{text}"
@@ -441,5 +473,81 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn a_round_is_compared_with_the_quiet_phases_around_it_and_the_table_has_medians() {
+        let spec = OltpSpec {
+            rounds: 2,
+            peers: vec![Peer::PgBasebackup],
+            ..spec()
+        };
+        let taken = |wall_s, cpu_s| Taken {
+            wall_s,
+            cpu_s,
+            ..in_hardware(0)
+        };
+        let mut phases = Vec::new();
+        let mut put = |mut phase: Phase, seconds: f64, backups: &[Taken]| {
+            phase.from_s = phases.last().map_or(0.0, |before: &Phase| before.to_s);
+            phase.to_s = phase.from_s + seconds;
+            phase.backups = backups.to_vec();
+            phases.push(phase);
+        };
+        let ours = |round| Phase::of("zstd", "ZSTD", (round, 2));
+        let peer = |round| Phase::of("pg_basebackup", "pg_basebackup", (round, 2));
+        put(Phase::quiet("quiet, before".into(), 0), 1.0, &[]);
+        put(ours(0), 1.0, &[taken(2.0, Some(1.0))]);
+        put(peer(0), 1.0, &[taken(4.0, None)]);
+        put(Phase::quiet("quiet, between".into(), 1), 1.0, &[]);
+        put(peer(1), 1.0, &[taken(6.0, None)]);
+        put(ours(1), 1.0, &[taken(4.0, Some(3.0))]);
+        put(Phase::quiet("quiet, after".into(), 2), 1.0, &[]);
+        // Transactions in each of the seven seconds.
+        let counts = [100, 40, 10, 80, 10, 40, 60];
+        let mut log = String::new();
+        for (second, count) in counts.into_iter().enumerate() {
+            for n in 0..count {
+                let micros = 100_000 + 8_000 * n;
+                log += &format!("0 {n} 1000 0 {second} {micros}\n");
+            }
+        }
+        let all = Transactions::read(&log);
+        let found = found(
+            &spec,
+            LoadKind::Postgres,
+            Vec::new(),
+            phases,
+            &all,
+            0.0,
+            Vec::new(),
+        );
+        let lost = |key: &str| -> Vec<(usize, f64)> {
+            let name = format!("{key}/lost");
+            let values = found.values().filter(|(_, own, _)| *own == name);
+            values.map(|(round, _, value)| (round, value)).collect()
+        };
+        // 90 and 70 transactions per second are quiet.
+        assert_eq!(lost("zstd"), [(0, 100.0), (1, 120.0)]);
+        assert_eq!(lost("pg_basebackup"), [(0, 320.0), (1, 360.0)]);
+        let table = found.report.sections[0].table.as_ref().unwrap();
+        let names: Vec<_> = table.row_values.iter().map(|row| row[0].clone()).collect();
+        let expected = [
+            "quiet, before",
+            "ZSTD",
+            "pg_basebackup",
+            "quiet, between",
+            "quiet, after",
+        ];
+        assert_eq!(names, expected.map(Cell::from));
+        let text = found.report.to_text();
+        assert!(
+            text.contains("100–120") && text.contains("320–360"),
+            "{text}"
+        );
+        assert_eq!(
+            (&table.row_values[1][9], &table.row_values[2][9]),
+            (&Cell::from(2.0), &Cell::from(None::<f64>))
+        );
     }
 }

@@ -1,20 +1,25 @@
 //! Backups under load: how long each takes, and how many transactions it costs.
 //!
 //! A database of its own gets a load from another process. The phases are quiet, a phase for each algorithm in which
-//! backups run one after another, and quiet again; transactions and their latencies are counted in each second.
+//! backups run one after another, and quiet again, in each round; transactions and their latencies are counted in each
+//! second.
 //!
 //! Invariants
 //! - The load is a process of its own: the backup's CPU time is this process's alone.
 //! - The load and the server end with the study, however it ends; the database is removed.
 //! - A phase counts as hardware only if an accelerator compressed nine tenths of it; else its row says how much it was.
-//! - Transactions lost are those of the quiet phases without those of the phase, for the time of one backup.
+//! - Transactions lost are those of the quiet phases before and after the round without those of the phase, for the time of
+//!   one backup.
+//! - Every other round has the phases in the opposite order, because each finds a database that the ones before it changed.
 //!
-//! Leaves to others: transactions (`workload.rs`), clients (`load.rs`), PostgreSQL (`cluster.rs`), and the report
-//! (`findings.rs`).
+//! Leaves to others: transactions (`workload.rs`), clients (`load.rs`), PostgreSQL (`cluster.rs`), other programs
+//! (`peers.rs`), and the report (`findings.rs`).
 
 mod cluster;
 mod findings;
 mod load;
+mod peers;
+mod phase;
 mod session;
 mod spec;
 mod transactions;
@@ -34,11 +39,12 @@ use crate::platform;
 use crate::sample::{SampleKind, SampleSpec, sample};
 use crate::scratch::Scratch;
 use crate::stock;
-use crate::timing::{Timing, pause, take};
+use crate::timing::{pause, take};
 use cluster::LoadCluster;
-use findings::HARD;
-pub use findings::{OltpFound, Phase};
+pub use findings::OltpFound;
 pub use load::{LoadDone, LoadSpec, load};
+pub use peers::Peer;
+use phase::{HARD, Phase, Taken};
 pub use spec::{LoadKind, OltpSpec};
 use transactions::Transactions;
 use watched::Watched;
@@ -52,42 +58,60 @@ const LOAD_MAX: Duration = Duration::from_secs(24 * 3600);
 /// pgbench's accounts take so many bytes for each unit of scale.
 const PGBENCH_UNIT_BYTES: u64 = 16_000_000;
 
+const NO_CLUSTER: &str =
+    "other programs back up PostgreSQL: use --database postgres or pgbench, or leave out --peer";
+
 /// A kind of backup in its phase.
 #[derive(Debug, Clone)]
 struct Kind {
     /// In [`OltpFound::values`].
     key: &'static str,
     name: String,
-    algorithm: Algorithm,
-    mode: OffloadMode,
-    max_cpu: Option<f64>,
+    made: Made,
+}
+
+/// The way in which a backup is made.
+#[derive(Debug, Clone, Copy)]
+enum Made {
+    Here {
+        algorithm: Algorithm,
+        mode: OffloadMode,
+        max_cpu: Option<f64>,
+    },
+    By(Peer),
 }
 
 /// The phases between the quiet ones, and what is missing for others.
 fn kinds(context: &RunContext, spec: &OltpSpec) -> (Vec<Kind>, Vec<String>) {
-    let software = |key, name: &str, algorithm| Kind {
+    let here = |key, name: &str, algorithm, mode, max_cpu| Kind {
         key,
         name: name.into(),
-        algorithm,
-        mode: OffloadMode::Software,
-        max_cpu: None,
+        made: Made::Here {
+            algorithm,
+            mode,
+            max_cpu,
+        },
     };
+    let software =
+        |key, name: &str, algorithm| here(key, name, algorithm, OffloadMode::Software, None);
     let mut missing = Vec::new();
     let mut kinds = vec![
         software("none", "NONE", Algorithm::None),
         software("xpress", "MS_XPRESS", Algorithm::MsXpress),
         software("qat", "QAT_DEFLATE software", Algorithm::QatDeflate),
     ];
-    let hardware = software(HARD, "QAT_DEFLATE hardware", Algorithm::QatDeflate);
     match context
         .accelerators
         .iter()
         .any(|a| a.serves(Algorithm::QatDeflate))
     {
-        true => kinds.push(Kind {
-            mode: OffloadMode::Hardware,
-            ..hardware
-        }),
+        true => kinds.push(here(
+            HARD,
+            "QAT_DEFLATE hardware",
+            Algorithm::QatDeflate,
+            OffloadMode::Hardware,
+            None,
+        )),
         false => missing.push(
             "QAT_DEFLATE in hardware (no QAT accelerator can be used on this machine)".to_owned(),
         ),
@@ -101,12 +125,16 @@ fn kinds(context: &RunContext, spec: &OltpSpec) -> (Vec<Kind>, Vec<String>) {
             ("xpress_held", "MS_XPRESS", Algorithm::MsXpress),
             ("qat_held", "QAT_DEFLATE software", Algorithm::QatDeflate),
         ] {
-            kinds.push(Kind {
-                max_cpu: Some(percent),
-                ..software(key, &format!("{name}, CPU at most {percent} %"), algorithm)
-            });
+            let name = format!("{name}, CPU at most {percent} %");
+            let mode = OffloadMode::Software;
+            kinds.push(here(key, &name, algorithm, mode, Some(percent)));
         }
     }
+    kinds.extend(spec.peers.iter().map(|peer| Kind {
+        key: peer.key(),
+        name: peer.name().into(),
+        made: Made::By(*peer),
+    }));
     (kinds, missing)
 }
 
@@ -116,7 +144,7 @@ struct Loaded {
     source: SourceSpec,
     /// Of logs, with the beginning of their names.
     logs: (PathBuf, &'static str),
-    _cluster: Option<LoadCluster>,
+    cluster: Option<LoadCluster>,
 }
 
 /// Makes the database, puts load on it, makes all backups, and removes everything.
@@ -130,28 +158,32 @@ pub fn oltp(context: &RunContext, spec: &OltpSpec, on_step: &dyn Fn(&str)) -> Re
     let base = Scratch::named(storage, std::slice::from_ref(&spec.work), "load")?;
     let (kinds, mut missing) = kinds(context, spec);
     let (kind, mut loaded) = begin_any(context, spec, &base, &mut missing, on_step)?;
+    for peer in &spec.peers {
+        // Before the phases, of which those of other programs are the last.
+        let cluster = loaded.cluster.as_ref().context(NO_CLUSTER)?;
+        peer.program(cluster)?;
+    }
     pause(context, LEAD);
     ensure!(
         !loaded.load.has_ended(),
         "the load ended at once; `longshore lab load` shows why"
     );
     let stripes = Scratch::new(storage, dirs)?;
-    let mut phases = vec![Phase::quiet("quiet, before")];
-    phases.extend(kinds.iter().map(|kind| Phase::of(kind.key, &kind.name)));
-    phases.push(Phase::quiet("quiet, after"));
+    let mut phases = Vec::new();
     let begun = wall_s(context);
-    for (n, phase) in phases.iter_mut().enumerate() {
+    // The plain bytes of the last backup of ours; ours come first.
+    let mut plain_bytes = 0;
+    for (mut phase, made) in all_phases(&kinds, spec.rounds.max(1)) {
         phase.from_s = wall_s(context);
-        let kind = n.checked_sub(1).and_then(|n| kinds.get(n));
-        match kind {
+        match made {
             None => pause(context, spec.phase),
-            Some(kind) => {
+            Some(made) => {
                 while phase.backups.is_empty()
                     || wall_s(context) - phase.from_s < spec.phase.as_secs_f64()
                 {
-                    phase
-                        .backups
-                        .push(backup(context, spec, &loaded.source, kind, &stripes)?);
+                    let taken = backup(context, spec, &loaded, made, (&stripes, plain_bytes))?;
+                    plain_bytes = taken.plain_bytes;
+                    phase.backups.push(taken);
                     stripes.clear()?;
                 }
             }
@@ -159,7 +191,7 @@ pub fn oltp(context: &RunContext, spec: &OltpSpec, on_step: &dyn Fn(&str)) -> Re
         phase.to_s = wall_s(context);
         on_step(&format!(
             "{}: {:.1} s, {} backups",
-            phase.name,
+            phase.name(),
             phase.to_s - phase.from_s,
             phase.backups.len()
         ));
@@ -171,6 +203,7 @@ pub fn oltp(context: &RunContext, spec: &OltpSpec, on_step: &dyn Fn(&str)) -> Re
             !loaded.load.has_ended(),
             "the load ended early; `longshore lab load` shows why"
         );
+        phases.push(phase);
     }
     if kind == LoadKind::Pgbench {
         pause(context, TAIL);
@@ -195,18 +228,56 @@ fn wall_s(context: &RunContext) -> f64 {
     context.clock.wall_ns() as f64 / 1e9
 }
 
+/// The phases in their order, and what is made in each; nothing in a quiet one.
+fn all_phases(kinds: &[Kind], rounds: usize) -> Vec<(Phase, Option<Made>)> {
+    let mut all = Vec::new();
+    for round in 0..rounds {
+        let quiet = match rounds {
+            1 => "quiet, before".to_owned(),
+            _ => format!("quiet, before round {}", round + 1),
+        };
+        all.push((Phase::quiet(quiet, round), None));
+        let of = |kind: &Kind| {
+            let phase = Phase::of(kind.key, &kind.name, (round, rounds));
+            (phase, Some(kind.made))
+        };
+        match round % 2 {
+            0 => all.extend(kinds.iter().map(of)),
+            _ => all.extend(kinds.iter().rev().map(of)),
+        }
+    }
+    all.push((Phase::quiet("quiet, after".into(), rounds), None));
+    all
+}
+
+/// One backup. The database has so many `plain_bytes`, as far as another program is asked.
 fn backup(
     context: &RunContext,
     spec: &OltpSpec,
-    source: &SourceSpec,
-    kind: &Kind,
-    stripes: &Scratch,
-) -> Result<Timing> {
-    let mut request = BackupRequest::new(source.clone(), stripes.stripes(spec.stripes));
-    request.algorithm = kind.algorithm;
-    request.offload.mode = kind.mode;
-    request.limits.cpu_percent = kind.max_cpu;
-    take(context, &Request::Backup(request))
+    loaded: &Loaded,
+    made: Made,
+    (stripes, plain_bytes): (&Scratch, u64),
+) -> Result<Taken> {
+    let (algorithm, mode, max_cpu) = match made {
+        Made::Here {
+            algorithm,
+            mode,
+            max_cpu,
+        } => (algorithm, mode, max_cpu),
+        Made::By(peer) => {
+            let cluster = loaded.cluster.as_ref().context(NO_CLUSTER)?;
+            let place = stripes.path(peer.key());
+            let above = place.parent().unwrap_or(Path::new("."));
+            let place = context.storage.canonical(above)?.join(peer.key());
+            return peers::take(context, cluster, peer, (&place, plain_bytes));
+        }
+    };
+    let stripes = stripes.stripes(spec.stripes);
+    let mut request = BackupRequest::new(loaded.source.clone(), stripes);
+    request.algorithm = algorithm;
+    request.offload.mode = mode;
+    request.limits.cpu_percent = max_cpu;
+    take(context, &Request::Backup(request)).map(Taken::from)
 }
 
 /// Begins with the kind that was asked for; else with PostgreSQL, and with SQLite where it cannot run.
@@ -223,6 +294,8 @@ fn begin_any(
     };
     match spec.kind {
         Some(kind) => begin(kind),
+        // Other programs are not left out silently.
+        None if !spec.peers.is_empty() => begin(LoadKind::Postgres),
         None => begin(LoadKind::Postgres).or_else(|why| {
             missing.push(format!("a PostgreSQL cluster ({why:#})"));
             base.clear()?;
@@ -273,7 +346,7 @@ fn begin(context: &RunContext, spec: &OltpSpec, kind: LoadKind, base: &Scratch) 
             load: Watched::start(&spec.program, &words, "TERM", None, Stdio::null())?,
             source: SourceSpec::Sqlite(path),
             logs: (place, "load.log"),
-            _cluster: None,
+            cluster: None,
         });
     }
     let cluster = LoadCluster::start(storage, &*context.clock, &place)?;
@@ -314,6 +387,6 @@ fn begin(context: &RunContext, spec: &OltpSpec, kind: LoadKind, base: &Scratch) 
         load,
         source: cluster.source(),
         logs,
-        _cluster: Some(cluster),
+        cluster: Some(cluster),
     })
 }

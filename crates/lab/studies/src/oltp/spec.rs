@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::peers::Peer;
+
 /// The database and its load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoadKind {
@@ -42,6 +44,10 @@ pub struct OltpSpec {
     pub stripes: usize,
     /// Percent of the machine's CPU: further phases with this limit.
     pub max_cpu: Option<f64>,
+    /// How often the phases are repeated, 1 at least; the order is turned round in every other round.
+    pub rounds: usize,
+    /// Further phases with backups of other programs. They need a PostgreSQL cluster.
+    pub peers: Vec<Peer>,
     pub quick: bool,
     /// This program: `PROGRAM lab load` is the load.
     pub program: PathBuf,

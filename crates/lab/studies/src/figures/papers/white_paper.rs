@@ -544,6 +544,8 @@ fn under_load(bench: &Workbench) -> OltpSpec {
         dirs: spec.dirs.clone(),
         stripes: STRIPES,
         max_cpu: None,
+        rounds: spec.rounds,
+        peers: Vec::new(),
         quick: spec.quick,
         program: spec.program.clone(),
     }
@@ -553,13 +555,13 @@ fn loaded(bench: &Workbench) -> Result<OurValues> {
     bench.once("loaded", || {
         let spec = under_load(bench);
         let found = oltp(bench.context, &spec, bench.on_step)?;
-        let mut measured = OurValues::of_rounds(1);
+        let mut measured = OurValues::of_rounds(spec.rounds);
         measured.conditions = found.conditions();
         measured.missing = found.missing.clone();
         measured.findings = vec![found.report.summary.clone()];
         measured.sections = found.report.sections.clone();
-        for (name, value) in found.values() {
-            measured.add(format!("loaded/{name}"), value);
+        for (round, name, value) in found.values() {
+            measured.add_in(round, format!("loaded/{name}"), value);
         }
         Ok(measured)
     })

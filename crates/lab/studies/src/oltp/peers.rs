@@ -1,0 +1,236 @@
+//! Backups of the study's cluster by other programs: pgBackRest, WAL-G and pg_basebackup.
+//!
+//! Each has the settings that make it fastest on this machine, as its documentation has them, its own checks, and no
+//! archive: a full backup to a new repository.
+//!
+//! Invariants
+//! - A program runs as the server's user, with no configuration but these settings; its repository is removed afterwards.
+//! - What prepares a repository is not counted.
+//! - CPU time is that of the program and its children. pg_basebackup has its server do the work, so it has none.
+//!
+//! Leaves to others: the phases (`mod.rs`), and which programs are installed.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use longshore_facts as facts;
+use longshore_io::{Attributes, Dir, FileKind, Storage, child};
+use longshore_pipeline::RunContext;
+
+use super::cluster::LoadCluster;
+use super::phase::Taken;
+use super::watched::as_user;
+
+/// A program that has not ended after so long never will.
+const PATIENCE: Duration = Duration::from_secs(3600);
+/// The most that a program may print.
+const OUTPUT_MAX: usize = 1 << 20;
+
+/// Another program that makes backups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Peer {
+    PgBackRest,
+    WalG,
+    PgBasebackup,
+}
+
+impl Peer {
+    /// In the names of values.
+    pub fn key(self) -> &'static str {
+        match self {
+            Peer::PgBackRest => "pgbackrest",
+            Peer::WalG => "wal_g",
+            Peer::PgBasebackup => "pg_basebackup",
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Peer::PgBackRest => "pgBackRest zst 1",
+            Peer::WalG => "WAL-G lz4",
+            Peer::PgBasebackup => "pg_basebackup server-lz4:1",
+        }
+    }
+
+    /// For the report.
+    pub fn settings(self) -> &'static str {
+        match self {
+            Peer::PgBackRest => {
+                "pgBackRest: `process-max` is the number of CPUs, `repo1-bundle`, `start-fast`, no archive; it checks every page \
+                 and has SHA-1 of each file"
+            }
+            Peer::WalG => "WAL-G: as many readers as CPUs; it checks no pages (its default)",
+            Peer::PgBasebackup => {
+                "pg_basebackup: tar, `-X stream`, `--checkpoint=fast`; its server does the work in one process, so its CPU time is \
+                 not known; it checks every page"
+            }
+        }
+    }
+
+    /// The program, which must be installed.
+    pub fn program(self, cluster: &LoadCluster) -> Result<PathBuf> {
+        let installed = |name: &str| -> Result<PathBuf> {
+            let found = child::installed(name);
+            let found =
+                found.with_context(|| format!("install {name}, or leave out its --peer"))?;
+            Ok(found.get_program().into())
+        };
+        match self {
+            Peer::PgBackRest => installed("pgbackrest"),
+            Peer::WalG => installed("wal-g"),
+            Peer::PgBasebackup => Ok(cluster.programs().join("pg_basebackup")),
+        }
+    }
+
+    /// Commands to be run one after the other; the last one is the backup.
+    fn commands(self, cluster: &LoadCluster, place: &Path) -> Result<Vec<Command>> {
+        let program = self.program(cluster)?;
+        let command = || as_user(&program, cluster.user());
+        let of = |name: &str, path: &Path| format!("--{name}={}", path.display());
+        let cpus = facts::cores().to_string();
+        match self {
+            Peer::PgBackRest => {
+                let all = |command: &mut Command| {
+                    command.args([
+                        "--no-config",
+                        "--stanza=lab",
+                        "--log-level-file=off",
+                        "--log-level-console=off",
+                        "--log-level-stderr=error",
+                        "--pg1-user=postgres",
+                        &of("repo1-path", &place.join("repository")),
+                        &of("lock-path", &place.join("lock")),
+                        &of("pg1-path", &cluster.data()),
+                        &of("pg1-socket-path", cluster.socket_dir()),
+                    ]);
+                };
+                let (mut create, mut backup) = (command()?, command()?);
+                all(&mut create);
+                create.arg("stanza-create");
+                all(&mut backup);
+                backup.args([
+                    "--compress-type=zst",
+                    "--compress-level=1",
+                    &format!("--process-max={cpus}"),
+                    "--repo1-bundle",
+                    "--repo1-retention-full=9",
+                    "--type=full",
+                    "--start-fast",
+                    "--no-archive-check",
+                    "backup",
+                ]);
+                Ok(vec![create, backup])
+            }
+            Peer::WalG => {
+                let mut backup = command()?;
+                backup
+                    .env("WALG_FILE_PREFIX", place)
+                    .env("WALG_COMPRESSION_METHOD", "lz4")
+                    .env("WALG_UPLOAD_DISK_CONCURRENCY", cpus)
+                    .env("PGHOST", cluster.socket_dir())
+                    .env("PGUSER", "postgres")
+                    .env("PGDATABASE", "postgres")
+                    .arg("backup-push")
+                    .arg(cluster.data());
+                Ok(vec![backup])
+            }
+            Peer::PgBasebackup => {
+                let mut backup = command()?;
+                backup
+                    .args(["-Ft", "-X", "stream", "-c", "fast", "-U", "postgres"])
+                    .args(["--compress=server-lz4:1", "-h"])
+                    .arg(cluster.socket_dir())
+                    .arg("-D")
+                    .arg(place.join("backup"));
+                Ok(vec![backup])
+            }
+        }
+    }
+}
+
+/// One full backup of the cluster, into the new directory `place`. Its source has `plain_bytes`.
+///
+/// Errors: a program that is not installed, or fails; with the end of what it said.
+pub fn take(
+    context: &RunContext,
+    cluster: &LoadCluster,
+    peer: Peer,
+    (place, plain_bytes): (&Path, u64),
+) -> Result<Taken> {
+    let storage = &*context.storage;
+    make(storage, cluster, place)?;
+    let mut commands = peer.commands(cluster, place)?;
+    let mut backup = commands.pop().context("no command")?;
+    for mut command in commands {
+        end(context, peer, &mut command)?;
+    }
+    let machine = facts::cpu_times().ok();
+    let cpu = facts::children_cpu()?;
+    let start = context.clock.now();
+    end(context, peer, &mut backup)?;
+    let wall_s = (context.clock.now() - start).as_secs_f64();
+    let cpu_s = facts::children_cpu()?.saturating_sub(cpu).as_secs_f64();
+    let busy = machine.zip(facts::cpu_times().ok());
+    Ok(Taken {
+        wall_s,
+        cpu_s: (peer != Peer::PgBasebackup).then_some(cpu_s),
+        system_cpu_percent: busy.map(|(before, after)| 100.0 * after.busy_share_since(&before)),
+        plain_bytes,
+        stored_bytes: bytes_below(&*storage.dir(place)?)?,
+        accelerator_share: 0.0,
+    })
+}
+
+/// Makes the directory, which the server's user owns and can reach.
+fn make(storage: &dyn Storage, cluster: &LoadCluster, place: &Path) -> Result<()> {
+    let (above, name) = (place.parent(), place.file_name());
+    let (above, name) = above.zip(name).context("no place for a repository")?;
+    let (top, own) = above
+        .parent()
+        .zip(above.file_name())
+        .context("no directory for it")?;
+    let through = Attributes {
+        mode: Some(0o711),
+        ..Attributes::default()
+    };
+    storage.dir(top)?.set_attributes(Path::new(own), &through)?;
+    let dir = storage.dir(above)?;
+    dir.create_dir(Path::new(name))?;
+    let private = Attributes {
+        mode: Some(0o700),
+        owner: cluster.user(),
+        mtime_ns: None,
+    };
+    dir.set_attributes(Path::new(name), &private)?;
+    Ok(())
+}
+
+fn end(context: &RunContext, peer: Peer, command: &mut Command) -> Result<()> {
+    let said = child::ask(command, PATIENCE, OUTPUT_MAX, &context.cancel);
+    let said = said.with_context(|| format!("{} failed", peer.name()))?;
+    ensure!(
+        said.status.success(),
+        "{} failed: {}; its user must be able to enter --dir and --work",
+        peer.name(),
+        String::from_utf8_lossy(&said.errors).trim()
+    );
+    Ok(())
+}
+
+fn bytes_below(dir: &dyn Dir) -> io::Result<u64> {
+    let mut sum = 0;
+    for name in dir.list()? {
+        let name = name?;
+        let name = Path::new(&name);
+        let stat = dir.stat(name)?;
+        sum += match stat.kind {
+            FileKind::Dir => bytes_below(&*dir.dir(name)?)?,
+            FileKind::File => stat.len,
+            _ => 0,
+        };
+    }
+    Ok(sum)
+}
