@@ -67,6 +67,9 @@ struct Set {
     /// Its recipients, as its records say.
     recipients: Vec<String>,
     key_objects: Vec<NextTo>,
+    /// Why there may be others.
+    #[serde(skip)]
+    not_listed: Option<String>,
     algorithm: String,
     level: String,
     start_us: i64,
@@ -164,6 +167,12 @@ pub fn run(options: &List, context: &Context) -> Result<Exit, Failure> {
         .filter(|s| options.position.is_none_or(|p| p == s.header.position))
         .map(|summary| set(summary, &media))
         .collect();
+    for set in &sets {
+        if let Some(why) = &set.not_listed {
+            let which = format!("set {}: its key objects are not all shown", set.position);
+            context.output.warn(&format!("{which}: {why}"));
+        }
+    }
     let answer = Sets {
         action: "list",
         media: (0..media.family_count())
@@ -276,6 +285,7 @@ fn set(summary: &SetSummary, media: &MediaSet) -> Set {
     let degraded = !media.faults().is_empty();
     // A verification tells what is wrong with these records.
     let signature = trailer.and_then(|_| media.signature(header.position).ok());
+    let (key_objects, not_listed) = next_to(header.position, media);
     Set {
         position: header.position,
         set: header.set.to_string(),
@@ -296,7 +306,8 @@ fn set(summary: &SetSummary, media: &MediaSet) -> Set {
         signature: signature.map(|state| state.word()),
         signer: signature.and_then(|state| Some(state.signer()?.to_string())),
         recipients: media.recipient_names(header.position).unwrap_or_default(),
-        key_objects: next_to(header.position, media),
+        key_objects,
+        not_listed,
         algorithm: header.algorithm.to_string(),
         level: header.level.to_string(),
         start_us: header.start_us,
@@ -315,10 +326,12 @@ fn set(summary: &SetSummary, media: &MediaSet) -> Set {
     }
 }
 
-/// The key objects of a set. That a place cannot be listed is told where one is needed.
-fn next_to(position: u32, media: &MediaSet) -> Vec<NextTo> {
-    let Ok((seen, _)) = media.key_objects(position) else {
-        return Vec::new();
+/// The key objects of a set, and why there may be others.
+fn next_to(position: u32, media: &MediaSet) -> (Vec<NextTo>, Option<String>) {
+    let (seen, not_listed) = match media.key_objects(position) {
+        Ok((seen, true)) => (seen, Some("there are more than are looked at".to_owned())),
+        Ok((seen, false)) => (seen, None),
+        Err(why) => (Vec::new(), Some(why.to_string())),
     };
     let shown = |one: SeenObject| {
         let places = one.folders.iter().map(|i| media.folders()[*i].name());
@@ -335,7 +348,7 @@ fn next_to(position: u32, media: &MediaSet) -> Vec<NextTo> {
             problem,
         }
     };
-    seen.into_iter().map(shown).collect()
+    (seen.into_iter().map(shown).collect(), not_listed)
 }
 
 fn labels(devices: &[Arc<dyn BackupDevice>], context: &Context) -> Result<Exit, Failure> {

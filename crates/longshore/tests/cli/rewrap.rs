@@ -190,6 +190,22 @@ fn go_with_their_backups(stage: &Stage) {
     );
 }
 
+/// Names that anybody may have put next to a set, more than are looked at, are told.
+fn other_names_hide_none_in_silence(stage: &Stage, object: &str) {
+    let of_set = &object[.."keys-".len() + 32];
+    let names = (0..300).map(|n| format!("disk1/{of_set}-{n:016x}.lsk"));
+    let names: Vec<String> = names.collect();
+    for name in &names {
+        stage.write(name, b"x");
+    }
+    let line = "list disk1/a.bak disk2/b.bak";
+    stage.line(line).exits(5).says("are not all shown");
+    for name in &names {
+        std::fs::remove_file(stage.path(name)).unwrap();
+    }
+    stage.line(line).exits(0);
+}
+
 #[test]
 fn devices_get_an_object_next_to_each_and_only_the_right_one_opens_them() {
     let (stage, new) = stage();
@@ -225,6 +241,7 @@ fn devices_get_an_object_next_to_each_and_only_the_right_one_opens_them() {
     assert_eq!(found["name"], name.as_str());
     assert_eq!(found["recipients"][0], "age (mlkem768x25519)");
     assert_eq!(found["places"].as_array().unwrap().len(), 2);
+    other_names_hide_none_in_silence(&stage, &name);
 
     // The independent reader finds it, too.
     let reader =
