@@ -1,0 +1,246 @@
+//! TPC-H as PostgreSQL reads it: the requests that its disk got, and how long the model of a device takes for them.
+//!
+//! The recording (`scripts/trace-tpch.py`) has 22 questions at scale 1, each on cold caches, answered by one process. It is text: a
+//! line `Q1 CPU_S` for each question, then lines `KIND SECTORS OTHERS COUNT`: how many requests in a row are of this kind (R or W)
+//! and length and came while so many others were under way.
+//!
+//! Invariants
+//! - What is recorded is a fact of a real server; times of devices are modelled, and nothing here chooses them.
+//! - A request comes when no more are under way than were under way then. Its place is not kept: devices without moving parts
+//!   know none.
+//!
+//! Leaves to others: the devices (`longshore-simulator`), and what the figure says (`mod.rs`).
+
+use anyhow::{Context, Result, ensure};
+use longshore_policy::model::{Nanos, Op, Profile, Request};
+use longshore_simulator::Choice;
+use longshore_simulator::sim::{self, Arrival, Ask, Scenario, Source, WarmUp};
+
+/// The recording.
+const RECORDED: &str = include_str!("../../data/tpch.requests");
+const SECTOR_BYTES: u64 = 512;
+/// Times of devices are not limited: a run ends with its load.
+const WITHOUT_END: Nanos = 1 << 60;
+const SLOT_BYTES: u64 = 64 << 10;
+
+/// Requests that came one after another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Run {
+    op: Op,
+    len_bytes: u64,
+    /// Under way when each of them came.
+    others: u32,
+    count: u64,
+}
+
+/// A question, and what its answer took.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    /// Such as `Q13`.
+    pub name: String,
+    pub cpu_s: f64,
+    runs: Vec<Run>,
+}
+
+/// The recorded questions, 22 of them.
+///
+/// Errors: a line that is none of the recording's.
+pub fn recorded() -> Result<Vec<Question>> {
+    parse(RECORDED)
+}
+
+fn parse(text: &str) -> Result<Vec<Question>> {
+    let mut all: Vec<Question> = Vec::new();
+    for (n, line) in text.lines().enumerate() {
+        let wrong = || format!("line {} of the recording: {line:?}", n + 1);
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            [name, cpu] if name.starts_with('Q') => all.push(Question {
+                name: name.to_owned(),
+                cpu_s: cpu.parse().with_context(wrong)?,
+                runs: Vec::new(),
+            }),
+            [kind, sectors, others, count] => {
+                let sectors: u64 = sectors.parse().with_context(wrong)?;
+                let run = Run {
+                    op: match kind {
+                        "R" => Op::Read,
+                        "W" => Op::Write,
+                        _ => anyhow::bail!(wrong()),
+                    },
+                    len_bytes: sectors.checked_mul(SECTOR_BYTES).with_context(wrong)?,
+                    others: others.parse().with_context(wrong)?,
+                    count: count.parse().with_context(wrong)?,
+                };
+                ensure!(run.len_bytes > 0 && run.count > 0, wrong());
+                all.last_mut().with_context(wrong)?.runs.push(run);
+            }
+            _ => anyhow::bail!(wrong()),
+        }
+    }
+    Ok(all)
+}
+
+impl Question {
+    /// Only its first requests, with their part of the CPU time.
+    pub fn shortened(mut self, most: u64) -> Question {
+        let before = self.request_count();
+        let mut left = most;
+        for run in &mut self.runs {
+            run.count = run.count.min(left);
+            left -= run.count;
+        }
+        self.runs.retain(|run| run.count > 0);
+        self.cpu_s *= self.request_count() as f64 / before.max(1) as f64;
+        self
+    }
+
+    pub fn request_count(&self) -> u64 {
+        self.runs.iter().map(|run| run.count).sum()
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.runs.iter().map(|run| run.count * run.len_bytes).sum()
+    }
+
+    /// Commands of a device whose largest has so many bytes.
+    pub fn commands(&self, most_bytes: u64) -> u64 {
+        let of = |run: &Run| run.count * run.len_bytes.div_ceil(most_bytes.max(1));
+        self.runs.iter().map(of).sum()
+    }
+
+    /// The seconds that the modelled device takes for the requests alone.
+    ///
+    /// Errors: none but those of a policy's name.
+    pub fn io_s(&self, device: &Profile, seed: u64) -> Result<f64> {
+        let scenario = Scenario {
+            fast: device,
+            slow: device,
+            slot_bytes: SLOT_BYTES,
+            warm_bytes: 0,
+            warm_up: WarmUp::For(0),
+            measured: WITHOUT_END,
+            seed,
+        };
+        // Without a cache everything is on this one device.
+        let choice: Choice = "slow".parse()?;
+        let outlook = device.outlook();
+        let mut policy = choice.build(outlook, device.outlook(), 1, SLOT_BYTES);
+        let outcome = sim::run(&scenario, &mut Replayed::new(&self.runs), &mut policy);
+        Ok(self.bytes() as f64 / 1e6 / outcome.throughput_mb_s.max(1e-9))
+    }
+}
+
+/// The requests of a question as a load.
+struct Replayed<'a> {
+    runs: std::slice::Iter<'a, Run>,
+    left: Option<Run>,
+    offset: u64,
+    under_way: u32,
+    now: Nanos,
+}
+
+impl<'a> Replayed<'a> {
+    fn new(runs: &'a [Run]) -> Replayed<'a> {
+        let mut runs = runs.iter();
+        Replayed {
+            left: runs.next().copied(),
+            runs,
+            offset: 0,
+            under_way: 0,
+            now: 0,
+        }
+    }
+}
+
+impl Source for Replayed<'_> {
+    fn due(&self) -> Option<Nanos> {
+        let run = self.left.as_ref()?;
+        (self.under_way <= run.others).then_some(self.now)
+    }
+
+    fn take(&mut self, now: Nanos) -> Option<Arrival> {
+        self.due().filter(|due| *due <= now)?;
+        let run = self.left.as_mut()?;
+        let request = Request {
+            op: run.op,
+            offset: self.offset,
+            len_bytes: run.len_bytes,
+        };
+        self.offset += run.len_bytes;
+        self.under_way += 1;
+        run.count -= 1;
+        if run.count == 0 {
+            self.left = self.runs.next().copied();
+        }
+        Some(Arrival {
+            client: 0,
+            ask: Ask::Io(request),
+        })
+    }
+
+    fn ended(&mut self, _client: usize, now: Nanos) {
+        self.now = now;
+        self.under_way = self.under_way.saturating_sub(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_recording_has_22_questions_and_other_lines_are_refused() {
+        let all = recorded().unwrap();
+        let names: Vec<String> = (1..=22).map(|n| format!("Q{n}")).collect();
+        assert!(all.iter().map(|q| &q.name).eq(&names));
+        for question in &all {
+            assert!(question.request_count() > 10, "{}", question.name);
+            assert!(question.bytes() > 1 << 20, "{}", question.name);
+        }
+        for wrong in [
+            "R 8 0 1",
+            "Q1",
+            "Q1 x",
+            "Q1 1\nX 8 0 1",
+            "Q1 1\nR 0 0 1",
+            "Q1 1\nR 8 0 0",
+            "Q1 1\nR 8 -1 1",
+            "Q1 1\nR 99999999999999999999 0 1",
+            "",
+        ] {
+            assert_eq!(parse(wrong).is_err(), !wrong.is_empty(), "{wrong:?}");
+        }
+    }
+
+    /// Goal: a replay keeps the number of requests under way, and commands are counted as a device splits.
+    /// Method: one device; sequences whose times follow from its latency.
+    #[test]
+    fn requests_come_as_they_came_and_are_split_as_devices_split() {
+        let device = Profile::named("samsung-970pro").unwrap();
+        let io_s = |text: &str| {
+            let all = parse(&format!("Q1 1\n{text}")).unwrap();
+            all[0].io_s(device, 1).unwrap()
+        };
+        let (alone, together) = (io_s("R 16 0 400"), io_s("R 16 7 400"));
+        let ratio = alone / together;
+        assert!((4.0..9.0).contains(&ratio), "{ratio}");
+        let twice = io_s("R 16 0 800") / alone;
+        assert!((1.8..2.2).contains(&twice), "{twice}");
+        let large = &parse("Q1 1\nR 2048 0 3\nR 16 0 2").unwrap()[0];
+        assert_eq!(
+            (large.commands(128 << 10), large.commands(2 << 20)),
+            (26, 5)
+        );
+        assert_eq!(
+            (large.request_count(), large.bytes()),
+            (5, (3 << 20) + (16 << 10))
+        );
+        let short = large.clone().shortened(4);
+        assert_eq!((short.request_count(), short.commands(128 << 10)), (4, 25));
+        assert_eq!(
+            (short.cpu_s, large.clone().shortened(9)),
+            (0.8, large.clone())
+        );
+    }
+}
