@@ -12,11 +12,14 @@
 //!
 //! Leaves to others: the list of debts (`longshore-wal`), its words (`debt.rs`), and bringing them (`follow.rs`).
 
+use std::path::Path;
+
 use longshore_pg::SegmentSize;
 use longshore_pg::wal::WalName;
 use longshore_wal::{Creditor, Error, Owed, OwedList, PgWal, PushResult};
 
-use super::{debt, follow};
+use super::debt;
+use super::follow::{self, Way};
 use crate::commands::archive::ArchiveLocation;
 use crate::context::Context;
 use crate::options::WalPush;
@@ -70,7 +73,7 @@ pub fn tell_unbrought(options: &WalPush, context: &Context) {
     if options.archive.target.is_some() {
         return;
     }
-    let Ok(pg_wal) = follow::open(options, context) else {
+    let Ok(pg_wal) = PgWal::open(&*context.storage, follow::pg_wal_of(&options.file)) else {
         // The push itself says why.
         return;
     };
@@ -84,9 +87,9 @@ pub struct Standing<'a> {
     location: ArchiveLocation,
     /// The debt to the database's own archive.
     owed: Owed,
-    database: &'a str,
+    way: Way<'a>,
+    file: &'a Path,
     copies: &'a [String],
-    options: &'a WalPush,
     context: &'a Context,
 }
 
@@ -96,7 +99,8 @@ impl<'a> Standing<'a> {
         let Some((database, copies)) = follow::copies(options, context) else {
             return Ok(None);
         };
-        let pg_wal = follow::open(options, context)?;
+        let way = Way::of(options, database);
+        let pg_wal = way.open(context)?;
         let location = ArchiveLocation::of(&options.archive, context)?;
         // A list that cannot be read is no reason to try the copies first.
         let mut list = told_list(&pg_wal, context);
@@ -113,12 +117,12 @@ impl<'a> Standing<'a> {
         }
         Ok(Some(Standing {
             owed: list.of(database),
-            name: follow::name_of(options)?,
+            name: follow::name_of(&options.file)?,
             pg_wal,
             location,
-            database,
+            way,
+            file: &options.file,
             copies,
-            options,
             context,
         }))
     }
@@ -130,7 +134,7 @@ impl<'a> Standing<'a> {
     ) -> Result<Vec<String>, Failure> {
         if let (true, [since, ..]) = (self.owed.is_refused, &self.owed.names[..]) {
             // Its process asks the archive again.
-            follow::start(&self.pg_wal, (self.database, self.copies), self.context);
+            follow::start(&self.pg_wal, (self.way.database, self.copies), self.context);
             let refused = Error::Refuses {
                 target: self.home().to_owned(),
                 since: *since,
@@ -164,8 +168,8 @@ impl<'a> Standing<'a> {
     fn instead(&self, why: Option<String>) -> Result<Vec<String>, Option<Failure>> {
         let reached = self.to_copies();
         // Also where this push fails: the process gives the copies what waits after this file.
-        follow::start(&self.pg_wal, (self.database, self.copies), self.context);
-        let wal = self.context.config.wal_of(self.database);
+        follow::start(&self.pg_wal, (self.way.database, self.copies), self.context);
+        let wal = self.context.config.wal_of(self.way.database);
         let limit = wal.and_then(|wal| wal.home_behind);
         let (Some(limit_bytes), false) = (limit, reached.is_empty()) else {
             return Err(None);
@@ -197,11 +201,11 @@ impl<'a> Standing<'a> {
     }
 
     fn note_debt(&self) -> Result<(), Error> {
-        let file = self.options.file.file_name().unwrap_or_default();
+        let file = self.file.file_name().unwrap_or_default();
         let out = self.pg_wal.outgoing(self.name, file.as_ref())?;
         let location = self.location.path();
         let creditor = Creditor {
-            database: self.database,
+            database: self.way.database,
             location: &location,
         };
         self.pg_wal.owe(creditor, &out, &*self.context.clock)
@@ -212,9 +216,9 @@ impl<'a> Standing<'a> {
         let mut reached = Vec::new();
         let clock = &*self.context.clock;
         for target in self.copies {
-            let file = self.options.file.file_name().unwrap_or_default();
-            let pushed = follow::open_copy(&self.pg_wal, target, self.options, self.context)
-                .and_then(|copy| {
+            let file = self.file.file_name().unwrap_or_default();
+            let pushed =
+                follow::open_copy(&self.pg_wal, target, &self.way, self.context).and_then(|copy| {
                     let out = self.pg_wal.outgoing(self.name, file.as_ref())?;
                     Ok(copy.archive.push(&out, &copy.form, clock)?)
                 });
@@ -235,7 +239,7 @@ impl<'a> Standing<'a> {
 
     /// The bytes of segments that are owed, this file included.
     fn owed_bytes(&self) -> u64 {
-        let stat = self.context.storage.stat(&self.options.file);
+        let stat = self.context.storage.stat(self.file);
         let size = stat.ok().and_then(|stat| SegmentSize::new(stat.len));
         let names = self.owed.waiting().filter(|name| **name != self.name);
         let count = names
@@ -249,7 +253,7 @@ impl<'a> Standing<'a> {
     fn home(&self) -> &str {
         self.context
             .config
-            .target_of(self.database)
-            .unwrap_or(self.database)
+            .target_of(self.way.database)
+            .unwrap_or(self.way.database)
     }
 }

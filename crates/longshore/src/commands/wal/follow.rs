@@ -12,6 +12,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use longshore_codec::{Algorithm, Level};
 use longshore_crypt::Keyring;
 use longshore_pg::wal::WalName;
 use longshore_pg::{SegmentName, SegmentSize};
@@ -26,9 +27,55 @@ use crate::commands::archive::ArchiveLocation;
 use crate::commands::{devices, shelves};
 use crate::context::Context;
 use crate::keys::lenient_keyring;
-use crate::options::{Archive, WalPush};
+use crate::options::{Archive, KeyOptions, LookAheadOptions, WalPush};
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::output::bytes;
+
+/// A cluster's pg_wal, the database whose archives get its WAL, and how files are stored there.
+#[derive(Clone, Copy)]
+pub struct Way<'a> {
+    pub pg_wal: &'a Path,
+    pub database: &'a str,
+    pub asked: (Option<Algorithm>, Option<Level>),
+    pub encrypt_to: &'a [String],
+    pub sign: Option<&'a Path>,
+    pub keys: &'a KeyOptions,
+}
+
+impl<'a> Way<'a> {
+    pub fn of(options: &'a WalPush, database: &'a str) -> Way<'a> {
+        Way {
+            pg_wal: pg_wal_of(&options.file),
+            database,
+            asked: (options.algorithm, options.level),
+            encrypt_to: &options.encrypt_to,
+            sign: options.sign.as_deref(),
+            keys: &options.keys,
+        }
+    }
+
+    pub fn open(&self, context: &Context) -> Result<PgWal, Failure> {
+        Ok(PgWal::open(&*context.storage, self.pg_wal)?)
+    }
+
+    fn form(&self, place: &Archive, context: &Context) -> Result<StorageForm, Failure> {
+        sealed_form(self.asked, place, (self.encrypt_to, self.keys), context)
+    }
+}
+
+/// The directory of the server's file that is pushed.
+pub fn pg_wal_of(file: &Path) -> &Path {
+    file.parent().unwrap_or(Path::new(""))
+}
+
+/// The archive of a database at a target; `None`: its own one.
+pub fn archive_of(database: &str, target: Option<&str>) -> Archive {
+    Archive {
+        archive: None,
+        database: Some(database.to_owned()),
+        target: target.map(str::to_owned),
+    }
+}
 
 /// The copies that the pushed WAL goes on to.
 pub fn copies<'a>(options: &'a WalPush, context: &'a Context) -> Option<(&'a str, &'a [String])> {
@@ -45,17 +92,18 @@ pub fn after_push(options: &WalPush, reached: &[String], context: &Context) -> R
     let Some((database, copies)) = copies(options, context) else {
         return Ok(());
     };
-    let Ok(WalName::Segment(own)) = name_of(options) else {
+    let Ok(WalName::Segment(own)) = name_of(&options.file) else {
         return Ok(());
     };
-    let pg_wal = open(options, context)?;
+    let pg_wal = Way::of(options, database).open(context)?;
     let limit = context
         .config
         .wal_of(database)
         .and_then(|wal| wal.copy_behind);
     let mut failed = None;
     for target in copies.iter().filter(|target| !reached.contains(target)) {
-        let told = tell(&pg_wal, own, (database, target, limit), options, context);
+        let copy = (database, &**target, limit);
+        let told = tell(&pg_wal, (own, &options.file), copy, context);
         failed = failed.or(told.err());
     }
     start(&pg_wal, (database, copies), context);
@@ -77,13 +125,12 @@ fn copy_of(database: &str, target: &str) -> String {
 
 fn tell(
     pg_wal: &PgWal,
-    own: SegmentName,
+    (own, file): (SegmentName, &Path),
     (database, target, limit): (&str, &str, Option<u64>),
-    options: &WalPush,
     context: &Context,
 ) -> Result<(), Failure> {
     // A finished segment is as long as all of its cluster's.
-    let stat = context.storage.stat(&options.file).ok();
+    let stat = context.storage.stat(file).ok();
     let Some(size) = stat.and_then(|stat| SegmentSize::new(stat.len)) else {
         return Ok(());
     };
@@ -125,13 +172,13 @@ pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
     let Some((database, copies)) = copies(options, context) else {
         return Ok(Exit::Done);
     };
-    let rounds = Rounds::of(options, (database, copies), context)?;
+    let rounds = Rounds::of(Way::of(options, database), copies, context)?;
     let (mut goes_on, mut was_idle) = (true, false);
     while goes_on {
-        let Some(turn) = rounds.pg_wal.turn_to_follow(rounds.database)? else {
+        let Some(turn) = rounds.pg_wal.turn_to_follow(database)? else {
             break;
         };
-        let Some(round) = rounds.go(&turn)? else {
+        let Some(round) = rounds.go(&turn, &options.ahead)? else {
             break;
         };
         // A push that came meanwhile saw the turn taken and started no process.
@@ -147,11 +194,10 @@ pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
 /// reason why the rest stays.
 ///
 /// Errors: a process that brings it now; those of opening the archives, and of the list.
-pub fn settle_now(options: &WalPush, context: &Context) -> Result<(), Failure> {
-    let database = options.archive.database.as_deref().unwrap_or_default();
-    let copies = context.config.copies_of(database);
-    let rounds = Rounds::of(options, (database, copies), context)?;
-    let Some(turn) = rounds.pg_wal.turn_to_follow(rounds.database)? else {
+pub fn settle_now(way: Way<'_>, context: &Context) -> Result<(), Failure> {
+    let database = way.database;
+    let rounds = Rounds::of(way, context.config.copies_of(database), context)?;
+    let Some(turn) = rounds.pg_wal.turn_to_follow(database)? else {
         return Err(Failure::usage(
             "a process that a push started brings the archives together now",
             "wait until it has ended, and run the command again",
@@ -179,9 +225,8 @@ struct Rounds<'a> {
     own: ArchiveLocation,
     /// Where it is: what is owed at another place is none of this process's.
     location: PathBuf,
-    database: &'a str,
+    way: Way<'a>,
     copies: &'a [String],
-    options: &'a WalPush,
     context: &'a Context,
 }
 
@@ -200,28 +245,23 @@ struct Round<'a> {
 }
 
 impl<'a> Rounds<'a> {
-    fn of(
-        options: &'a WalPush,
-        (database, copies): (&'a str, &'a [String]),
-        context: &'a Context,
-    ) -> Result<Rounds<'a>, Failure> {
-        let own = ArchiveLocation::of(&options.archive, context)?;
+    fn of(way: Way<'a>, copies: &'a [String], context: &'a Context) -> Result<Rounds<'a>, Failure> {
+        let own = ArchiveLocation::of(&archive_of(way.database, None), context)?;
         Ok(Rounds {
-            pg_wal: open(options, context)?,
+            pg_wal: way.open(context)?,
             // Segments that are refused here are not copied, either.
-            keyring: lenient_keyring(context, &options.keys)?,
+            keyring: lenient_keyring(context, way.keys)?,
             location: own.path(),
             own,
-            database,
+            way,
             copies,
-            options,
             context,
         })
     }
 
     fn creditor(&self) -> Creditor<'_> {
         Creditor {
-            database: self.database,
+            database: self.way.database,
             location: &self.location,
         }
     }
@@ -230,7 +270,7 @@ impl<'a> Rounds<'a> {
     fn open_copies(&self) -> Result<Vec<OpenCopy<'a>>, Failure> {
         let mut copies = Vec::new();
         for target in self.copies {
-            match open_copy(&self.pg_wal, target, self.options, self.context) {
+            match open_copy(&self.pg_wal, target, &self.way, self.context) {
                 Ok(copy) => copies.push(copy),
                 Err(failure) => {
                     self.note_failed(target, &failure.text)?;
@@ -241,18 +281,18 @@ impl<'a> Rounds<'a> {
     }
 
     /// `None`: the first archive is away, and the copies have what waits for it.
-    fn go(&self, turn: &AheadLock) -> Result<Option<Round<'a>>, Failure> {
+    fn go(&self, turn: &AheadLock, ahead: &LookAheadOptions) -> Result<Option<Round<'a>>, Failure> {
         let clock = &*self.context.clock;
         let copies = self.open_copies()?;
         let is_owed = self.is_owed();
         if is_owed {
-            self.share(turn, &copies)?;
+            self.share((turn, ahead), &copies)?;
         }
         let home = match self.own.open(self.context) {
             Ok(home) => home.with_keyring(&self.keyring),
             Err(error) if error.is_away() => {
                 if !is_owed {
-                    self.share(turn, &copies)?;
+                    self.share((turn, ahead), &copies)?;
                 }
                 if self.is_owed() {
                     let why = error.to_string();
@@ -284,7 +324,7 @@ impl<'a> Rounds<'a> {
     }
 
     fn note_failed(&self, target: &str, why: &str) -> Result<(), Error> {
-        let copy = copy_of(self.database, target);
+        let copy = copy_of(self.way.database, target);
         self.pg_wal.note_failed(&copy, why, &*self.context.clock)
     }
 
@@ -294,14 +334,18 @@ impl<'a> Rounds<'a> {
         home: &WalArchive,
         copy: &OpenCopy<'_>,
     ) -> Result<u64, Error> {
-        let form = form((None, None), Some(self.database), self.context);
+        let form = form((None, None), Some(self.way.database), self.context);
         let mut files = 0;
         loop {
-            let key = copy_of(self.database, copy.target);
+            let key = copy_of(self.way.database, copy.target);
             let to = (&*key, &copy.archive);
-            let came =
-                self.pg_wal
-                    .follow(turn, (self.database, home), to, &form, &*self.context.clock)?;
+            let came = self.pg_wal.follow(
+                turn,
+                (self.way.database, home),
+                to,
+                &form,
+                &*self.context.clock,
+            )?;
             files += came;
             if came == 0 {
                 return Ok(files);
@@ -310,12 +354,16 @@ impl<'a> Rounds<'a> {
     }
 
     /// Gives the copies what waits in pg_wal, and each what another one has of the debt.
-    fn share(&self, turn: &AheadLock, copies: &[OpenCopy<'_>]) -> Result<(), Failure> {
-        let wal = self.context.config.wal_of(self.database);
+    fn share(
+        &self,
+        (turn, ahead): (&AheadLock, &LookAheadOptions),
+        copies: &[OpenCopy<'_>],
+    ) -> Result<(), Failure> {
+        let wal = self.context.config.wal_of(self.way.database);
         let queue_max = wal.and_then(|wal| wal.queue_max);
         for copy in copies {
             let at = copy.archive.path();
-            let working = LookAheadSettings::of(&self.options.ahead, wal, queue_max, at);
+            let working = LookAheadSettings::of(ahead, wal, queue_max, at);
             let (archive, form, clock) = (&copy.archive, &copy.form, &*self.context.clock);
             let pushed = self
                 .pg_wal
@@ -335,8 +383,9 @@ impl<'a> Rounds<'a> {
         home: Option<&WalArchive>,
         copies: &[OpenCopy<'_>],
     ) -> Result<Settled, Failure> {
-        let keys = (&*self.options.encrypt_to, &self.options.keys);
-        let form = sealed_form((None, None), &self.options.archive, keys, self.context)?;
+        let own = archive_of(self.way.database, None);
+        let asked = (None, None);
+        let form = Way { asked, ..self.way }.form(&own, self.context)?;
         let home = home.map(|archive| ToSettle {
             archive,
             form: &form,
@@ -360,14 +409,14 @@ impl<'a> Rounds<'a> {
     /// Whether anything is owed, as far as that is known.
     fn is_owed(&self) -> bool {
         let list = self.pg_wal.owed_list().unwrap_or_default();
-        !list.of(self.database).names.is_empty()
+        !list.of(self.way.database).names.is_empty()
     }
 
     fn has_more(&self, round: &Round<'_>) -> Result<bool, Failure> {
         let list = self.pg_wal.owed_list().unwrap_or_default();
-        let is_owed = list.of(self.database).waiting().next().is_some();
+        let is_owed = list.of(self.way.database).waiting().next().is_some();
         let is_behind = |copy: &OpenCopy<'_>| {
-            let key = copy_of(self.database, copy.target);
+            let key = copy_of(self.way.database, copy.target);
             let to = (&*key, &copy.archive);
             self.pg_wal.is_behind(&round.home, to).unwrap_or(false)
         };
@@ -376,38 +425,26 @@ impl<'a> Rounds<'a> {
 }
 
 /// The name of the WAL file.
-pub fn name_of(options: &WalPush) -> Result<WalName, Error> {
-    let file = Path::new(options.file.file_name().unwrap_or_default());
+pub fn name_of(file: &Path) -> Result<WalName, Error> {
+    let file = Path::new(file.file_name().unwrap_or_default());
     let name = file.to_str().and_then(|f| f.parse().ok());
     name.ok_or_else(|| Error::BadName {
         name: file.to_string_lossy().into_owned(),
     })
 }
 
-pub fn open(options: &WalPush, context: &Context) -> Result<PgWal, Failure> {
-    let parent = options.file.parent().unwrap_or(Path::new(""));
-    Ok(PgWal::open(&*context.storage, parent)?)
-}
-
 /// The archive of a copy, ready for files from pg_wal. Only `wal create` and `copy` make one.
 pub fn open_copy<'a>(
     pg_wal: &PgWal,
     target: &'a str,
-    options: &WalPush,
+    way: &Way<'_>,
     context: &Context,
 ) -> Result<OpenCopy<'a>, Failure> {
-    let database = options.archive.database.as_deref().unwrap_or_default();
-    let own = devices::target_of(context, None, database)?;
+    let own = devices::target_of(context, None, way.database)?;
     shelves::refuse_same(&own, &devices::target(context, target)?, context)?;
-    let place = Archive {
-        archive: None,
-        database: Some(database.to_owned()),
-        target: Some(target.to_owned()),
-    };
-    let asked = (options.algorithm, options.level);
-    let keys = (&*options.encrypt_to, &options.keys);
-    let form = sealed_form(asked, &place, keys, context)?;
-    let keyring = signing_keyring(context, (options.sign.as_deref(), &options.keys), &form)?;
+    let place = archive_of(way.database, Some(target));
+    let form = way.form(&place, context)?;
+    let keyring = signing_keyring(context, (way.sign, way.keys), &form)?;
     let archive = ArchiveLocation::of(&place, context)?.open(context)?;
     let archive = archive.with_keyring(&keyring).with_tags(pg_wal.tag_key());
     Ok(OpenCopy {

@@ -15,11 +15,11 @@ use longshore_wal::{Owed, PgWal};
 use serde::Serialize;
 
 use super::debt::{self, OwedReport};
-use super::follow;
+use super::follow::{self, Way, archive_of};
 use crate::commands::archive::ArchiveLocation;
 use crate::commands::devices;
 use crate::context::Context;
-use crate::options::{Archive, LookAheadOptions, WalOwed, WalPush};
+use crate::options::WalOwed;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::output::Table;
 
@@ -59,7 +59,15 @@ pub fn run(options: &WalOwed, context: &Context) -> Result<Exit, Failure> {
         taken = take(other, &pg_wal, options, context)?;
     }
     if options.settle {
-        let settled = follow::settle_now(&as_push(options, pg_wal.path()), context);
+        let way = Way {
+            pg_wal: pg_wal.path(),
+            database,
+            asked: (None, None),
+            encrypt_to: &options.encrypt_to,
+            sign: options.sign.as_deref(),
+            keys: &options.keys,
+        };
+        let settled = follow::settle_now(way, context);
         settled.map_err(|failure| match taken {
             0 => failure,
             taken => Failure {
@@ -184,7 +192,7 @@ fn take(
             format!("run `longshore wal owed --database {other}`"),
         ));
     }
-    let location = ArchiveLocation::of(&archive(options), context)?;
+    let location = ArchiveLocation::of(&archive_of(&options.database, None), context)?;
     let taken = debt::move_here(pg_wal, other, (&options.database, &location), context)?;
     match taken {
         0 => Err(Failure::usage(
@@ -195,34 +203,5 @@ fn take(
             ),
         )),
         taken => Ok(taken),
-    }
-}
-
-fn archive(options: &WalOwed) -> Archive {
-    Archive {
-        archive: None,
-        database: Some(options.database.clone()),
-        target: None,
-    }
-}
-
-/// A push of no file, with all that bringing needs.
-fn as_push(options: &WalOwed, pg_wal: &Path) -> WalPush {
-    WalPush {
-        file: pg_wal.join("none"),
-        archive: archive(options),
-        algorithm: None,
-        level: None,
-        verify: false,
-        encrypt_to: options.encrypt_to.clone(),
-        sign: options.sign.clone(),
-        keys: options.keys.clone(),
-        ahead: LookAheadOptions {
-            ahead: None,
-            queue_max: None,
-            workers: None,
-            only_ahead: false,
-        },
-        only_follow: true,
     }
 }

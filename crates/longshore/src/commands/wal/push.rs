@@ -67,8 +67,8 @@ fn pushed(options: &WalPush, context: &Context) -> Result<Vec<String>, Stopped> 
 
 fn push(options: &WalPush, context: &Context) -> Result<Exit, Stopped> {
     let file = Path::new(options.file.file_name().unwrap_or_default());
-    let name = follow::name_of(options)?;
-    let pg_wal = follow::open(options, context)?;
+    let name = follow::name_of(&options.file)?;
+    let pg_wal = PgWal::open(&*context.storage, follow::pg_wal_of(&options.file))?;
     let location = ArchiveLocation::of(&options.archive, context)?;
     let database = options.archive.database.as_deref();
     let asked = (options.algorithm, options.level);
