@@ -31,7 +31,7 @@ pub use expire::{ExpireReport, Fate, LogFate};
 pub use label::{BackupKind, Label};
 pub use nearer::FromCopy;
 pub use place::LeftUploads;
-pub use reliance::Reliance;
+pub use reliance::{Reliance, await_expires};
 pub use shelf::{
     BackupEntry, BackupLease, BackupState, Complete, Listing, NewBackup, SetIdentity, Shelf,
 };

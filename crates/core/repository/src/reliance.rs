@@ -26,7 +26,7 @@ use std::time::Duration;
 use longshore_facts as facts;
 use longshore_io::Clock;
 use longshore_pg::Lsn;
-use longshore_wal::needs::{ClusterNeed, NeedRecord, Others};
+use longshore_wal::needs::{ClusterNeed, NeedRecord, Others, Purpose};
 use longshore_wal::{self as wal, Ground, Need, WalArchive};
 
 use crate::chain::SetFacts;
@@ -105,10 +105,11 @@ impl Reliance {
         first: Lsn,
         patience: Duration,
     ) -> Result<(), Error> {
-        let began = self.shelf.clock.now();
+        let clock = &*self.shelf.clock;
+        let began = clock.now();
         loop {
             let told = self.tell(archive, system, first)?;
-            self.outwait(archive, began, patience)?;
+            outwait(archive, clock, (began, patience))?;
             for file in &told {
                 if archive.has_need(file)? {
                     return Ok(());
@@ -116,29 +117,39 @@ impl Reliance {
             }
         }
     }
+}
 
-    /// Waits until no expire holds a lease on the archive.
-    fn outwait(
-        &self,
-        archive: &WalArchive,
-        began: Duration,
-        patience: Duration,
-    ) -> Result<(), wal::Error> {
-        let clock = &*self.shelf.clock;
-        loop {
-            let removers = removers(archive)?;
-            let Some(holder) = removers.first() else {
-                return Ok(());
-            };
-            if clock.now().saturating_sub(began) >= patience {
-                return Err(wal::Error::BeingExpired {
-                    archive: archive.path().to_owned(),
-                    holder: holder.text(),
-                    waited_s: patience.as_secs(),
-                });
-            }
-            clock.sleep(LOOK_EVERY);
+/// Waits until no expire removes WAL from the archive that may not have seen a record which is there now. Blocks up to
+/// `patience`.
+///
+/// Errors: `BeingExpired`, `Io`, `Store`.
+pub fn await_expires(
+    archive: &WalArchive,
+    clock: &dyn Clock,
+    patience: Duration,
+) -> Result<(), wal::Error> {
+    outwait(archive, clock, (clock.now(), patience))
+}
+
+/// Waits until no expire holds a lease on the archive.
+fn outwait(
+    archive: &WalArchive,
+    clock: &dyn Clock,
+    (began, patience): (Duration, Duration),
+) -> Result<(), wal::Error> {
+    loop {
+        let removers = removers(archive)?;
+        let Some(holder) = removers.first() else {
+            return Ok(());
+        };
+        if clock.now().saturating_sub(began) >= patience {
+            return Err(wal::Error::BeingExpired {
+                archive: archive.path().to_owned(),
+                holder: holder.text(),
+                waited_s: patience.as_secs(),
+            });
         }
+        clock.sleep(LOOK_EVERY);
     }
 }
 
@@ -260,6 +271,7 @@ impl Shelf {
             database: self.database.clone(),
             target: self.target.name.clone(),
             host: facts::host_name(),
+            purpose: Purpose::Backups,
             directory,
             since_us: found.map_or(self.clock.wall_ns() / 1000, |need| need.since_us),
             system,

@@ -211,10 +211,13 @@ impl PgWal {
     }
 
     pub(super) fn make_place(&self) -> Result<(), Error> {
-        match self.dir.create_dir(Path::new(PLACE)) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            made => made.map_err(Error::io("create", self.path.join(PLACE))),
-        }
+        let made = match self.dir.create_dir(Path::new(PLACE)) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+            made => made,
+        };
+        // Files in it are durable only with its own name.
+        made.and_then(|()| self.dir.sync(Path::new("")))
+            .map_err(Error::io("create", self.path.join(PLACE)))
     }
 
     /// Whether a look-ahead would find work: a waiting file other than `own`, which the call itself pushes, without a

@@ -6,6 +6,7 @@
 //! refused DATABASE TEXT           the same, where the archive was there and refused a file
 //! uncompared DATABASE TEXT        the same, where a file is encrypted and nothing here tells whether it is the one
 //! lost DATABASE NAME…             files that nothing in reach has any longer
+//! kept DATABASE MARK MOMENT LSN LOCATION    a copy's archive keeps WAL for the debt (`kept.rs`)
 //! ```
 //!
 //! Fields are separated by tabs.
@@ -15,7 +16,7 @@
 //!   called now: the location is for people. Another database's debts are never touched.
 //! - A debt names the content. So a file of its name proves nothing, and the very file is recognized wherever it is. It leaves
 //!   the list when this content came to the location that the line has: a payment elsewhere is none.
-//! - A line about an attempt goes with the last debt of its database, so that it is never taken for one of a later debt.
+//! - A line about an attempt, or about a record in a copy's archive, goes with the last debt of its database, so that it is never taken for one of a later debt.
 //! - A line that is not understood stays, and is counted: while there is one, it is not known what is owed.
 //! - A change is durable when it returns.
 //!
@@ -26,12 +27,13 @@ use std::fmt;
 use std::path::Path;
 
 use longshore_io::{Clock, SmallFile};
-use longshore_pg::SegmentName;
 use longshore_pg::wal::WalName;
+use longshore_pg::{Lsn, SegmentName, SegmentSize};
 
 use super::ahead::PLACE;
 use super::archive::Outgoing;
 use super::content::ContentSum;
+use super::kept::{DebtMark, Kept, place};
 use super::{Error, PgWal};
 
 const NOTE: &str = "owed";
@@ -42,6 +44,7 @@ const WHY: &str = "why";
 const REFUSED: &str = "refused";
 const UNCOMPARED: &str = "uncompared";
 const LOST: &str = "lost";
+const KEPT: &str = "kept";
 /// The longest reason that is noted, in characters.
 const WHY_MAX: usize = 300;
 
@@ -69,6 +72,8 @@ pub struct Owed {
     /// A file is encrypted, and nothing here tells whether it is the one that is owed.
     pub is_uncompared: bool,
     pub(super) sums: BTreeMap<WalName, ContentSum>,
+    /// The archives of copies that keep it.
+    pub(super) kept: Vec<Kept>,
     /// The location of each.
     places: BTreeMap<WalName, String>,
 }
@@ -105,6 +110,22 @@ impl Owed {
         self.locations.iter().any(|at| *at != place(location))
     }
 
+    /// From where on a copy's archive has to keep WAL for what can still be brought, and for `more`; `None`: an expire removes
+    /// none of it. One segment more than is owed, by which the two archives are compared.
+    pub fn keeps_from(&self, more: Option<WalName>, size: SegmentSize) -> Option<Lsn> {
+        let names = self.waiting().copied().chain(more);
+        let starts = names.filter_map(|name| Some(name.segment()?.start(size).0));
+        let first = starts.min()?;
+        Some(Lsn(first.saturating_sub(size.bytes())))
+    }
+
+    /// Whether the archive at this location has a record of this mark from there on.
+    pub fn is_kept(&self, location: &Path, mark: DebtMark, from: Lsn) -> bool {
+        let here = place(location);
+        let mut there = self.kept.iter().filter(|kept| kept.location == here);
+        there.any(|kept| kept.mark == mark && kept.from <= from)
+    }
+
     /// The part of it that is owed to the archive at this location.
     pub(super) fn at(mut self, location: &Path) -> Owed {
         let (here, places) = (place(location), &self.places);
@@ -129,6 +150,7 @@ impl Owed {
                     .filter_map(|name| name.parse::<WalName>().ok());
                 self.lost.extend(names);
             }
+            Note::Kept => self.kept.extend(Kept::of(text)),
             _ => {
                 self.why = Some(text.to_owned());
                 self.is_refused = note == Note::Refused;
@@ -159,8 +181,12 @@ fn first_segment<'a>(mut names: impl Iterator<Item = &'a WalName>) -> Option<Seg
 
 impl OwedList {
     pub fn parse(bytes: &[u8]) -> OwedList {
+        OwedList::of_lines(lines(bytes))
+    }
+
+    fn of_lines(lines: impl IntoIterator<Item = Line>) -> OwedList {
         let mut list = OwedList::default();
-        for line in lines(bytes) {
+        for line in lines {
             match line {
                 Line::Owed {
                     name,
@@ -215,18 +241,19 @@ impl PgWal {
         Ok(OwedList::parse(&bytes.unwrap_or_default()))
     }
 
-    /// Notes durably that the archive of this database lacks a file, which another one has.
+    /// Notes durably that the archive of this database lacks a file, which another one has, and where it is `kept`.
     ///
     /// Errors: `OtherContent` if another file of this name is on the list; `Io`. The caller reports no success then.
     pub fn owe(
         &self,
         creditor: Creditor<'_>,
-        out: &Outgoing,
+        (out, kept): (&Outgoing, &[Kept]),
         clock: &dyn Clock,
     ) -> Result<(), Error> {
+        let database = key(creditor.database);
         let own = Line::Owed {
             name: out.name,
-            database: key(creditor.database),
+            database: database.clone(),
             sum: ContentSum::of(out, self.tag_key().as_deref())?,
             location: place(creditor.location),
         };
@@ -234,8 +261,19 @@ impl PgWal {
         self.change_debts(clock, |lines| {
             let is_there = lines.iter().any(|line| line.is_same_file(&own));
             other = lines.iter().any(|line| line.is_other_content(&own));
-            if !is_there && !other {
+            if other {
+                return;
+            }
+            if !is_there {
                 lines.push(own);
+            }
+            for kept in kept {
+                lines.retain(|line| !line.is_kept_at(&database, &kept.location));
+                lines.push(Line::Note {
+                    note: Note::Kept,
+                    database: database.clone(),
+                    text: kept.text(),
+                });
             }
         })?;
         match other {
@@ -412,6 +450,20 @@ impl PgWal {
         Ok(given_up.into_iter().collect())
     }
 
+    /// Forgets which archives keep what is owed, durably, unless something waits or is not understood; returns whether it did.
+    ///
+    /// Errors: `Io`.
+    pub fn forget_kept(&self, database: &str, clock: &dyn Clock) -> Result<bool, Error> {
+        let own = key(database);
+        let mut is_idle = false;
+        self.change_debts(clock, |lines| {
+            let list = OwedList::of_lines(lines.iter().cloned());
+            is_idle = list.unread == 0 && list.of(database).waiting().next().is_none();
+            lines.retain(|line| !(is_idle && line.is_kept(&own)));
+        })?;
+        Ok(is_idle)
+    }
+
     /// Nothing is written if the change leaves the lines as they are.
     fn change_debts(
         &self,
@@ -440,13 +492,15 @@ impl PgWal {
     }
 }
 
-/// The kind of a line that is about an attempt to bring what is owed. Of several failures the first of these is noted.
+/// The kind of a line that is no debt; all but the last are about an attempt to bring what is owed. Of several failures the first of these is noted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Note {
     Refused,
     Uncompared,
     Why,
     Lost,
+    /// About no attempt.
+    Kept,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -473,6 +527,7 @@ impl Line {
             REFUSED => Some(Note::Refused),
             UNCOMPARED => Some(Note::Uncompared),
             LOST => Some(Note::Lost),
+            KEPT => Some(Note::Kept),
             _ => None,
         };
         let line = match (&fields[..], note) {
@@ -537,8 +592,18 @@ impl Line {
         matches!(self, Line::Owed { database, location, .. } if database == own && location == here)
     }
 
+    /// Whether it is about an attempt to bring what is owed to this database.
     fn is_note_of(&self, own: &str) -> bool {
-        matches!(self, Line::Note { database, .. } if database == own)
+        matches!(self, Line::Note { note, database, .. } if database == own && *note != Note::Kept)
+    }
+
+    fn is_kept(&self, own: &str) -> bool {
+        matches!(self, Line::Note { note: Note::Kept, database, .. } if database == own)
+    }
+
+    fn is_kept_at(&self, own: &str, location: &str) -> bool {
+        let is_there = |text: &str| Kept::of(text).is_none_or(|kept| kept.location == location);
+        matches!(self, Line::Note { text, .. } if self.is_kept(own) && is_there(text))
     }
 }
 
@@ -561,6 +626,7 @@ impl fmt::Display for Line {
                     Note::Refused => REFUSED,
                     Note::Uncompared => UNCOMPARED,
                     Note::Lost => LOST,
+                    Note::Kept => KEPT,
                 };
                 write!(f, "{word}\t{database}\t{text}")
             }
@@ -607,10 +673,6 @@ fn name_of_two_contents(lines: &[Line], databases: &[&str]) -> Option<WalName> {
 /// A name of the configuration, which has no control characters, on one line.
 fn key(database: &str) -> String {
     database.chars().filter(|c| !c.is_control()).collect()
-}
-
-fn place(location: &Path) -> String {
-    location.to_string_lossy().escape_debug().to_string()
 }
 
 #[cfg(test)]

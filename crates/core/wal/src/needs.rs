@@ -1,4 +1,5 @@
-//! Which targets rely on an archive, and on which of its WAL: records that targets write in the archive itself.
+//! Which targets rely on an archive, and on which of its WAL: records that targets, and servers with debts (`kept.rs`), write
+//! in the archive itself.
 //!
 //! Backups at several targets, from several hosts, may rely on one archive, but an expire sees the backups of one
 //! target only. So each target writes a record in the archive's directory `needs` before its first backup there is
@@ -51,7 +52,26 @@ pub fn is_need(directory: &str, name: &str) -> bool {
     directory.eq_ignore_ascii_case(NEEDS) && (is_record || name.eq_ignore_ascii_case(KNOWN))
 }
 
-/// The WAL that the backups at one target need from an archive.
+/// The owner of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// A target, whose backups need the WAL.
+    Backups,
+    /// A server, whose database's own archive is owed the WAL (`kept.rs`).
+    Debt,
+}
+
+impl Purpose {
+    /// The name of the record's line that says where its owner is.
+    fn word(self) -> &'static str {
+        match self {
+            Purpose::Backups => "directory",
+            Purpose::Debt => "pg_wal",
+        }
+    }
+}
+
+/// The WAL that the backups at one target, or the debt of one server, need from an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Need {
     /// The random mark of the target's directory. Names and paths identify nothing: two hosts may use the same.
@@ -63,6 +83,7 @@ pub struct Need {
     pub target: String,
     /// The host that wrote the record.
     pub host: String,
+    pub purpose: Purpose,
     pub directory: PathBuf,
     /// When the first record of this mark was written, by that host's clock; microseconds since the Unix epoch.
     pub since_us: i64,
@@ -155,12 +176,13 @@ impl Need {
             }
         };
         let text = format!(
-            "{TITLE}\nid {}\nseal {}\ndatabase {}\ntarget {}\nhost {}\ndirectory {}\nsince {}\nsystem {}\n",
+            "{TITLE}\nid {}\nseal {}\ndatabase {}\ntarget {}\nhost {}\n{} {}\nsince {}\nsystem {}\n",
             self.id,
             self.sealed_ns,
             line(&self.database),
             line(&self.target),
             line(&self.host),
+            self.purpose.word(),
             line(&self.directory.to_string_lossy()),
             self.since_us,
             self.system,
@@ -181,13 +203,23 @@ impl Need {
         let text = std::str::from_utf8(bytes).ok()?;
         let mut lines = text.lines().skip(1).peekable();
         let mut field = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
+        let id = field("id")?.parse().ok()?;
+        let sealed_ns = field("seal")?.parse().ok()?;
+        let database = field("database")?.to_owned();
+        let target = field("target")?.to_owned();
+        let host = field("host")?.to_owned();
+        let (word, directory) = lines.next()?.split_once(' ')?;
+        let purposes = [Purpose::Backups, Purpose::Debt];
+        let purpose = purposes.into_iter().find(|known| known.word() == word)?;
+        let mut field = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
         let mut need = Need {
-            id: field("id")?.parse().ok()?,
-            sealed_ns: field("seal")?.parse().ok()?,
-            database: field("database")?.to_owned(),
-            target: field("target")?.to_owned(),
-            host: field("host")?.to_owned(),
-            directory: field("directory")?.into(),
+            id,
+            sealed_ns,
+            database,
+            target,
+            host,
+            purpose,
+            directory: directory.into(),
             since_us: field("since")?.parse().ok()?,
             system: field("system")?.parse().ok()?,
             log: None,
@@ -431,6 +463,7 @@ mod tests {
             database: "two\nlines".into(),
             target: "Große Daten".into(),
             host: String::new(),
+            purpose: Purpose::Backups,
             directory: "/mnt/a b".into(),
             since_us: 1,
             system: u64::MAX,
@@ -449,10 +482,18 @@ mod tests {
             from: 1 << 33,
             ranges: vec![range(5, 1 << 32), range(9, 10)],
         };
-        for log in [None, Some(some)] {
-            let text = need(log.clone()).encode();
+        for (log, purpose) in [
+            (None, Purpose::Backups),
+            (Some(some.clone()), Purpose::Backups),
+            (Some(some), Purpose::Debt),
+        ] {
+            let written = Need {
+                purpose,
+                ..need(log.clone())
+            };
+            let text = written.encode();
             let read = Need::decode(text.as_bytes()).unwrap();
-            assert_eq!(read.log, log);
+            assert_eq!((read.purpose, &read.log), (purpose, &log));
             assert_eq!(read.database, "two?lines");
             for at in 0..text.len() {
                 let mut bytes = text.clone().into_bytes();

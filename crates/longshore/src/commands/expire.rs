@@ -3,7 +3,7 @@
 //! Invariants
 //! - A database that cannot be judged does not stop the others, and nothing of it is removed.
 //! - The same decision is shown by --dry-run and carried out without it.
-//! - WAL that another target relies on is kept and named.
+//! - WAL that another target relies on, or a debt of a server, is kept and named.
 //!
 //! Leaves to others: rules and removing (`longshore-repository`), and records of reliance (`longshore-wal`).
 
@@ -258,8 +258,9 @@ impl Log {
         let archive = archive.display().to_string();
         for need in &self.wal_kept_for {
             text += &format!(
-                "\n  older WAL is kept for {}; if that target no longer exists: longshore wal needs --archive {} --forget {}",
+                "\n  older WAL is kept for {}; {}: longshore wal needs --archive {} --forget {}",
                 need.text(),
+                need.end(),
                 plain(&archive),
                 need.id
             );

@@ -406,7 +406,8 @@ expire, and WAL may be removed meanwhile.";
 /// Shows which targets rely on a WAL archive, and on which WAL.
 ///
 /// Each target leaves a record in the archive before its first backup there is reported. `longshore expire` at any
-/// target keeps the WAL that any record names. Exit code 5: an earlier version used the archive, so that records may be
+/// target keeps the WAL that any record names. A server leaves one in copies' archives as long as its own archive is owed
+/// WAL (`longshore wal owed`). Exit code 5: an earlier version used the archive, so that records may be
 /// missing.
 #[derive(Debug, Args)]
 #[command(after_long_help = TEACH_NEEDS)]
@@ -414,9 +415,9 @@ pub struct WalNeeds {
     #[command(flatten)]
     pub archive: Archive,
 
-    /// Remove the record of a target that no longer exists.
+    /// Remove the record of a target, or of a server's debt, that no longer exists.
     ///
-    /// The next expire can then remove the WAL that only this target needs. The table without this option shows the IDs.
+    /// The next expire can then remove the WAL that only this record keeps. The table without this option shows the IDs.
     #[arg(long, value_name = "ID")]
     pub forget: Option<uuid::Uuid>,
 

@@ -8,6 +8,7 @@ mod common;
 mod copies;
 mod encrypted;
 mod failover;
+mod kept;
 mod owed;
 mod owed_sealed;
 mod receiving;

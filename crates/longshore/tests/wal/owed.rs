@@ -1,7 +1,7 @@
 //! Goal: what a database's own archive is owed is told wherever an operator looks, goes to the archive that is the database's own
 //! now, and to no other database's; what is lost is named until it is given up.
 //! Method: a real server archives to a target of directories that is taken away, renamed and brought back.
-//! Not covered: targets in object stores; other majors than the newest.
+//! Not covered: targets in object stores (`archiving_buckets.rs`); other majors than the newest.
 
 use std::path::{Path, PathBuf};
 
@@ -12,18 +12,22 @@ use serde_json::Value;
 use super::copies::Shop;
 use super::stage::*;
 
-const AT_ONCE: &str = "copy_at_once = true\nhome_behind = \"64M\"\n";
+pub(super) const AT_ONCE: &str = "copy_at_once = true\nhome_behind = \"64M\"\n";
 
 /// A server whose WAL goes to both targets, with a backup at the first.
 pub(super) fn begun() -> Option<Shop> {
     let shop = Shop::configured(&representatives().pop()?);
     shop.write(AT_ONCE);
+    begun_with(&shop);
+    Some(shop)
+}
+
+pub(super) fn begun_with(shop: &Shop) {
     shop.begin();
     shop.done("wal create --database main --target far", 0);
     work(&shop.server, 2);
     archived(&shop.server, &shop.near_archive());
     shop.done("backup main", 0);
-    Some(shop)
 }
 
 fn note(server: &Server) -> PathBuf {
@@ -40,7 +44,7 @@ pub(super) fn owed(server: &Server, database: &str) -> Vec<String> {
     of_it.map(|fields| fields[0].to_owned()).collect()
 }
 
-fn switch(server: &Server) {
+pub(super) fn switch(server: &Server) {
     work(server, 1);
     server.psql("select pg_switch_wal()");
 }
@@ -54,7 +58,7 @@ pub(super) fn owe(shop: &Shop, database: &str, count: usize) {
 }
 
 /// Works until the list owes nothing more to a database.
-fn paid(shop: &Shop, database: &str) {
+pub(super) fn paid(shop: &Shop, database: &str) {
     wait_until("the debt is paid", &shop.server, || {
         switch(&shop.server);
         std::thread::sleep(std::time::Duration::from_millis(300));
@@ -66,7 +70,7 @@ pub(super) fn rename(server: &Server, from: &str, to: &str) {
     std::fs::rename(beside(server, from), beside(server, to)).unwrap();
 }
 
-fn change_config(shop: &Shop, from: &str, to: &str) {
+pub(super) fn change_config(shop: &Shop, from: &str, to: &str) {
     let text = std::fs::read_to_string(&shop.config).unwrap();
     let changed = text.replace(from, to);
     assert_ne!(text, changed, "{from}");
@@ -224,6 +228,8 @@ fn a_file_that_is_lost_is_named_and_stops_nothing_until_it_is_given_up() {
     shop.done("backup main", 0);
     let given_up = answer(&shop.done("--json wal owed --database main --give-up", 0));
     assert_eq!(given_up["given_up"], serde_json::json!([lost]));
+    let needs = ask(&shop, "--json wal needs --database main --target far");
+    assert!(!needs.to_string().contains("\"debt\""), "{needs}");
     assert_eq!(
         findings(&ask(&shop, "--json check main --archive-wait 0")),
         []

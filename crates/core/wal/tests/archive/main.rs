@@ -8,6 +8,7 @@ mod faults;
 mod following;
 mod golden;
 mod hostile;
+mod keeping;
 mod left;
 mod links;
 mod listing;

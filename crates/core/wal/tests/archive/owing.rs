@@ -70,7 +70,7 @@ impl Three {
         let bytes = segment(1, number, number);
         push(&self.copies[copy], name, &bytes).unwrap();
         let out = outgoing(&self.server, name, &bytes);
-        let owed = self.pg_wal().owe(creditor(MAIN, NEAR), &out, &*clock());
+        let owed = self.pg_wal().owe(creditor(MAIN, NEAR), (&out, &[]), &*clock());
         owed.unwrap();
     }
 
@@ -337,7 +337,7 @@ fn a_debt_goes_on_where_the_archive_is_called_otherwise() {
     let pg_wal = three.pg_wal();
     for (database, number) in [("other", 3), ("other", 4), (MAIN, 3)] {
         let out = outgoing(&three.server, name(1, number), &segment(1, number, number));
-        let owe = pg_wal.owe(creditor(database, NEAR), &out, &*clock());
+        let owe = pg_wal.owe(creditor(database, NEAR), (&out, &[]), &*clock());
         owe.unwrap();
         three.recycled(number);
     }
@@ -390,7 +390,7 @@ fn another_content_is_not_owed_under_a_name_that_is_owed() {
     three.took(0, 3);
     let other = outgoing(&three.server, name(1, 3), &segment(1, 3, 77));
     let pg_wal = three.pg_wal();
-    let owe = |out| pg_wal.owe(creditor(MAIN, NEAR), out, &*clock());
+    let owe = |out| pg_wal.owe(creditor(MAIN, NEAR), (out, &[]), &*clock());
     let refused = owe(&other).unwrap_err();
     assert!(matches!(refused, Error::OtherContent { .. }), "{refused}");
     let same = outgoing(&three.server, name(1, 3), &segment(1, 3, 3));
@@ -502,7 +502,7 @@ fn a_debt_of_another_content_is_not_taken_over() {
     let pg_wal = three.pg_wal();
     for (number, seed) in [(3, 77), (4, 4)] {
         let out = outgoing(&three.server, name(1, number), &segment(1, number, seed));
-        let owe = pg_wal.owe(creditor("other", NEAR), &out, &*clock());
+        let owe = pg_wal.owe(creditor("other", NEAR), (&out, &[]), &*clock());
         owe.unwrap();
     }
     let before = list(&three.server);

@@ -3,7 +3,8 @@
 //!
 //! Invariants
 //! - A push succeeds without the database's own archive only where `home_behind` is set, the file is durable in the archive
-//!   of a copy with all of its bytes, the debt is noted durably, and it is not above the limit.
+//!   of a copy with all of its bytes, expires keep it there (`keeping.rs`), the debt is noted durably, and it is not above the
+//!   limit.
 //! - Only an archive that is away is skipped. One that refuses a file has looked at it, and its refusal stands: also of a
 //!   file that it is owed, since nothing may come after that.
 //! - While anything can still be brought, the copies come first: no call waits for the store that is away. Debts come before
@@ -16,10 +17,11 @@ use std::path::Path;
 
 use longshore_pg::SegmentSize;
 use longshore_pg::wal::WalName;
-use longshore_wal::{Creditor, Error, Owed, OwedList, PgWal, PushResult};
+use longshore_wal::{Creditor, Error, Kept, Owed, OwedList, PgWal, PushResult};
 
 use super::debt;
 use super::follow::{self, Way};
+use super::keeping::Keeping;
 use crate::commands::archive::ArchiveLocation;
 use crate::context::Context;
 use crate::options::WalPush;
@@ -166,15 +168,18 @@ impl<'a> Standing<'a> {
 
     /// Errors: `None` where the copies do not help, and the failure of the database's own archive stands.
     fn instead(&self, why: Option<String>) -> Result<Vec<String>, Option<Failure>> {
-        let reached = self.to_copies();
+        let wal = self.context.config.wal_of(self.way.database);
+        let (limit, owed_bytes) = (wal.and_then(|wal| wal.home_behind), self.owed_bytes());
+        let mut keeping = match limit.is_some_and(|limit| owed_bytes <= limit) {
+            true => self.begin_keeping(),
+            false => None,
+        };
+        let reached = self.to_copies(keeping.as_mut());
         // Also where this push fails: the process gives the copies what waits after this file.
         follow::start(&self.pg_wal, (self.way.database, self.copies), self.context);
-        let wal = self.context.config.wal_of(self.way.database);
-        let limit = wal.and_then(|wal| wal.home_behind);
         let (Some(limit_bytes), false) = (limit, reached.is_empty()) else {
             return Err(None);
         };
-        let owed_bytes = self.owed_bytes();
         if owed_bytes > limit_bytes {
             let since = self.owed.waits_since().or(self.name.segment());
             let behind = since.map(|since| Error::Behind {
@@ -187,7 +192,8 @@ impl<'a> Standing<'a> {
             });
             return Err(behind.map(Failure::from));
         }
-        let noted = self.note_debt();
+        let keeping = keeping.ok_or(None)?;
+        let noted = self.note_debt(&keeping.new);
         noted.map_err(|error| Some(error.into()))?;
         self.context.output.warn(&format!(
             "{} is in the archive of target {} and not in that of target {}, which lacks {} of WAL until it is back{}",
@@ -200,7 +206,23 @@ impl<'a> Standing<'a> {
         Ok(reached)
     }
 
-    fn note_debt(&self) -> Result<(), Error> {
+    /// `None`: nothing can be owed now; the server is told why.
+    fn begin_keeping(&self) -> Option<Keeping<'_>> {
+        let begun = Keeping::begin(&self.pg_wal, self.way.database, self.context);
+        let why = match begun {
+            Ok(Some(keeping)) => return Some(keeping),
+            Ok(None) => "another process changes records of what is owed".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        self.context.output.warn(&format!(
+            "{} cannot be owed to target {} now: {why}",
+            self.name,
+            self.home()
+        ));
+        None
+    }
+
+    fn note_debt(&self, kept: &[Kept]) -> Result<(), Error> {
         let file = self.file.file_name().unwrap_or_default();
         let out = self.pg_wal.outgoing(self.name, file.as_ref())?;
         let location = self.location.path();
@@ -208,21 +230,15 @@ impl<'a> Standing<'a> {
             database: self.way.database,
             location: &location,
         };
-        self.pg_wal.owe(creditor, &out, &*self.context.clock)
+        self.pg_wal
+            .owe(creditor, (&out, kept), &*self.context.clock)
     }
 
-    /// Pushes the file to the archive of each copy that can be reached; returns these.
-    fn to_copies(&self) -> Vec<String> {
+    /// Pushes the file to the archive of each copy that can be reached, after it began to keep it there; returns these.
+    fn to_copies(&self, mut keeping: Option<&mut Keeping<'_>>) -> Vec<String> {
         let mut reached = Vec::new();
-        let clock = &*self.context.clock;
         for target in self.copies {
-            let file = self.file.file_name().unwrap_or_default();
-            let pushed =
-                follow::open_copy(&self.pg_wal, target, &self.way, self.context).and_then(|copy| {
-                    let out = self.pg_wal.outgoing(self.name, file.as_ref())?;
-                    Ok(copy.archive.push(&out, &copy.form, clock)?)
-                });
-            match pushed {
+            match self.to_copy(target, keeping.as_deref_mut()) {
                 Ok(PushResult::Stored { .. } | PushResult::Already) => reached.push(target.clone()),
                 Ok(PushResult::LeftAt(fork)) => self.context.output.warn(&format!(
                     "the archive of target {target} keeps another server's {}, which went on where this one left the timeline, at {fork}",
@@ -235,6 +251,28 @@ impl<'a> Standing<'a> {
             }
         }
         reached
+    }
+
+    fn to_copy(
+        &self,
+        target: &str,
+        keeping: Option<&mut Keeping<'_>>,
+    ) -> Result<PushResult, Failure> {
+        let clock = &*self.context.clock;
+        let file = self.file.file_name().unwrap_or_default();
+        let copy = follow::open_copy(&self.pg_wal, target, &self.way, self.context)?;
+        let push = || -> Result<PushResult, Error> {
+            let out = self.pg_wal.outgoing(self.name, file.as_ref())?;
+            copy.archive.push(&out, &copy.form, clock)
+        };
+        if let Some(keeping) = keeping {
+            // A new archive gets its cluster, and so the size of its segments, with the first file.
+            if copy.archive.identity().is_none() {
+                push()?;
+            }
+            keeping.keep(&copy.archive, self.name)?;
+        }
+        Ok(push()?)
     }
 
     /// The bytes of segments that are owed, this file included.

@@ -23,6 +23,7 @@ use longshore_wal::{
 use super::ahead::{LookAheadSettings, start_again};
 use super::debt;
 use super::form::{form, sealed_form, signing_keyring};
+use super::keeping;
 use crate::commands::archive::ArchiveLocation;
 use crate::commands::{devices, shelves};
 use crate::context::Context;
@@ -215,6 +216,16 @@ pub fn settle_now(way: Way<'_>, context: &Context) -> Result<(), Failure> {
     let home = rounds.own.open(context)?.with_keyring(&rounds.keyring);
     let home = home.with_tags(rounds.pg_wal.tag_key());
     rounds.settle(&turn, Some(&home), &copies)?;
+    rounds.renew(&copies);
+    Ok(())
+}
+
+/// Has the copies' archives keep no more than what still waits.
+///
+/// Errors: those of [`Way::open`], and of the configuration.
+pub fn renew_now(way: Way<'_>, context: &Context) -> Result<(), Failure> {
+    let rounds = Rounds::of(way, context.config.copies_of(way.database), context)?;
+    rounds.renew(&rounds.open_copies()?);
     Ok(())
 }
 
@@ -286,6 +297,7 @@ impl<'a> Rounds<'a> {
         let copies = self.open_copies()?;
         let is_owed = self.is_owed();
         if is_owed {
+            self.renew(&copies);
             self.share((turn, ahead), &copies)?;
         }
         let home = match self.own.open(self.context) {
@@ -304,6 +316,7 @@ impl<'a> Rounds<'a> {
         };
         let home = home.with_tags(self.pg_wal.tag_key());
         let mut files = self.settle(turn, Some(&home), &copies)?.files;
+        self.renew(&copies);
         let mut reached = Vec::new();
         for copy in copies {
             match self.follow(turn, &home, &copy) {
@@ -321,6 +334,15 @@ impl<'a> Rounds<'a> {
             reached,
             files,
         }))
+    }
+
+    /// Has the copies keep what is owed, as long as it is. The next process does what fails here.
+    fn renew(&self, copies: &[OpenCopy<'_>]) {
+        let are_all = copies.len() == self.copies.len();
+        let archives: Vec<&WalArchive> = copies.iter().map(|copy| &copy.archive).collect();
+        let debtor = keeping::debtor(&self.pg_wal, self.way.database, self.context);
+        let clock = &*self.context.clock;
+        let _failed = self.pg_wal.renew_kept(&debtor, (&archives, are_all), clock);
     }
 
     fn note_failed(&self, target: &str, why: &str) -> Result<(), Error> {

@@ -12,6 +12,7 @@ mod debt;
 mod follow;
 mod form;
 mod get;
+mod keeping;
 mod list;
 mod needs;
 mod owed;

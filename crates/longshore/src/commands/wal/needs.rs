@@ -1,4 +1,4 @@
-//! `wal needs`: lists the targets that rely on an archive, from the records that they left there.
+//! `wal needs`: lists the targets that rely on an archive, and the servers whose debts do, from the records that they left there.
 //!
 //! Invariants
 //! - A record is removed only if the user names it.
@@ -8,6 +8,7 @@
 //! Leaves to others: records (`longshore-wal`), and expiring (`longshore-repository`).
 
 use longshore_wal as wal;
+use longshore_wal::needs::Purpose;
 use serde::Serialize;
 
 use crate::commands::archive::ArchiveLocation;
@@ -27,10 +28,11 @@ struct Answer {
     forgotten: usize,
 }
 
-/// The needs of one target.
+/// The needs of one target, or of one server's debt.
 #[derive(Debug, Serialize)]
 pub struct Need {
     pub id: String,
+    pub purpose: &'static str,
     database: String,
     target: String,
     host: String,
@@ -38,31 +40,50 @@ pub struct Need {
     since_us: i64,
     /// WAL that ends before this LSN is not kept for this target; `None` if the target needs everything.
     from_lsn: Option<String>,
+    #[serde(skip)]
+    owner: Purpose,
 }
 
 impl Need {
     pub fn of(need: &wal::Need) -> Need {
         Need {
             id: need.id.to_string(),
+            purpose: match need.purpose {
+                Purpose::Backups => "backups",
+                Purpose::Debt => "debt",
+            },
             database: need.database.clone(),
             target: need.target.clone(),
             host: need.host.clone(),
             directory: need.directory.display().to_string(),
             since_us: need.since_us,
             from_lsn: need.from().map(|lsn| lsn.to_string()),
+            owner: need.purpose,
         }
     }
 
     /// A text for people: `main at target nightly on host db1 (/mnt/backup/main), since 2027-01-31 02:00:00`.
     pub fn text(&self) -> String {
+        let what = match self.owner {
+            Purpose::Backups => "",
+            Purpose::Debt => "what is owed to ",
+        };
         format!(
-            "{} at target {} on host {} ({}), since {}",
+            "{what}{} at target {} on host {} ({}), since {}",
             plain(&self.database),
             plain(&self.target),
             plain(&self.host),
             plain(&self.directory),
             moment(self.since_us)
         )
+    }
+
+    /// The condition on which nobody needs the WAL.
+    pub fn end(&self) -> &'static str {
+        match self.owner {
+            Purpose::Backups => "if that target no longer exists",
+            Purpose::Debt => "if that server no longer exists",
+        }
     }
 }
 
@@ -88,6 +109,7 @@ pub fn run(options: &WalNeeds, context: &Context) -> Result<Exit, Failure> {
     let needs: Vec<Need> = archive.needs()?.iter().map(Need::of).collect();
     let mut table = Table::new(&[
         "id",
+        "for",
         "database",
         "target",
         "host",
@@ -98,6 +120,7 @@ pub fn run(options: &WalNeeds, context: &Context) -> Result<Exit, Failure> {
     for need in &needs {
         table.row(vec![
             need.id.clone(),
+            need.purpose.to_owned(),
             plain(&need.database),
             plain(&need.target),
             plain(&need.host),

@@ -58,15 +58,15 @@ pub fn run(options: &WalOwed, context: &Context) -> Result<Exit, Failure> {
     if let Some(other) = &options.take {
         taken = take(other, &pg_wal, options, context)?;
     }
+    let way = Way {
+        pg_wal: pg_wal.path(),
+        database,
+        asked: (None, None),
+        encrypt_to: &options.encrypt_to,
+        sign: options.sign.as_deref(),
+        keys: &options.keys,
+    };
     if options.settle {
-        let way = Way {
-            pg_wal: pg_wal.path(),
-            database,
-            asked: (None, None),
-            encrypt_to: &options.encrypt_to,
-            sign: options.sign.as_deref(),
-            keys: &options.keys,
-        };
         let settled = follow::settle_now(way, context);
         settled.map_err(|failure| match taken {
             0 => failure,
@@ -80,6 +80,10 @@ pub fn run(options: &WalOwed, context: &Context) -> Result<Exit, Failure> {
         true => pg_wal.give_up(database, &*context.clock)?,
         false => Vec::new(),
     };
+    if options.give_up {
+        // The next push does it, too.
+        let _failed = follow::renew_now(way, context);
+    }
     let list = pg_wal.owed_list()?;
     let owed = list.of(database);
     context.output.say(&shown(&owed, database));

@@ -1,0 +1,91 @@
+//! Brings the records by which copies' archives keep what is owed in line with the list of debts.
+//!
+//! Invariants
+//! - Records go only after nothing waits to be brought. Where the list cannot be read, they stay.
+//! - Before the first record goes, the list forgets that it is there, so no push rests on it; the mark goes after the last one.
+//! - A copy that was away, a record that was forgotten and a process that was killed are found by the next call: while there is
+//!   a mark, there may be records.
+//!
+//! Leaves to others: the records (`kept.rs`), the list (`debts.rs`), and the record of a push (`longshore`,
+//! `commands/wal/keeping.rs`).
+
+use longshore_io::Clock;
+
+use super::kept::{DebtMark, Debtor};
+use super::{Error, PgWal, WalArchive};
+
+impl PgWal {
+    /// Writes the records that the debt lacks in these archives of copies, or removes those that it no longer needs. `are_all`:
+    /// no copy of the configuration is left out.
+    ///
+    /// Errors: the first of several; those of the archives, and `Io`. The next call does what is left.
+    pub fn renew_kept(
+        &self,
+        debtor: &Debtor<'_>,
+        (copies, are_all): (&[&WalArchive], bool),
+        clock: &dyn Clock,
+    ) -> Result<(), Error> {
+        let mark = self.debt_mark(debtor.database)?;
+        let list = self.owed_list()?;
+        let owed = list.of(debtor.database);
+        if owed.waiting().next().is_none() {
+            return match mark {
+                Some(mark) => self.release_kept(debtor.database, mark, (copies, are_all), clock),
+                None => Ok(()),
+            };
+        }
+        let mut failed = None;
+        let mut lacking = Vec::new();
+        for archive in copies {
+            let size = archive.identity().map(|identity| identity.segment_size);
+            let Some(from) = size.and_then(|size| owed.keeps_from(None, size)) else {
+                continue;
+            };
+            match mark.map(|mark| archive.keeps_debt(mark, from)) {
+                Some(Ok(true)) => {}
+                None | Some(Ok(false)) => lacking.push((archive, from)),
+                Some(Err(error)) => failed = failed.or(Some(error)),
+            }
+        }
+        // A push that has the turn writes them itself.
+        if !lacking.is_empty()
+            && let Some(turn) = self.turn_to_keep(debtor.database)?
+        {
+            let mark = self.make_debt_mark(&turn, debtor.database, clock)?;
+            for (archive, from) in lacking {
+                let kept = archive.keep_debt((mark, from), debtor, clock);
+                failed = failed.or(kept.err());
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn release_kept(
+        &self,
+        database: &str,
+        mark: DebtMark,
+        (copies, are_all): (&[&WalArchive], bool),
+        clock: &dyn Clock,
+    ) -> Result<(), Error> {
+        let Some(turn) = self.turn_to_keep(database)? else {
+            return Ok(());
+        };
+        if !self.forget_kept(database, clock)? {
+            return Ok(());
+        }
+        // Without copies in the configuration nobody has looked for records.
+        let mut is_done = are_all && !copies.is_empty();
+        let mut failed = None;
+        for archive in copies {
+            match archive.release_debt(mark) {
+                Ok(kept) => is_done &= kept.is_none(),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        match failed {
+            None if is_done => self.remove_debt_mark(&turn, database),
+            None => Ok(()),
+            Some(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Goal: a copy's archive has a record for what is owed from before the debt is noted until it is paid, and no longer; the
+//! records of a clone's origin are none of the clone's.
+//! Method: simulated disks with hand-made segments, of which one fails, or loses power, from each of its steps on.
+//! Not covered: expires that read the records (`wal/owed.rs` of the program).
+
+use std::path::Path;
+
+use longshore_io::{Fault, SimDisk};
+use longshore_pg::SegmentSize;
+use longshore_wal::needs::{Need, Purpose};
+use longshore_wal::{
+    Creditor, DebtMark, Debtor, Error, Givers, Kept, OWED_LIST, PgWal, ToSettle, WalArchive,
+};
+
+use crate::support::*;
+
+const MAIN: &str = "main";
+const NEAR: &str = "/near/main/wal";
+const ALGORITHM: longshore_codec::Algorithm = longshore_codec::Algorithm::Lz4;
+
+/// A server, its own archive, and two copies.
+struct Site {
+    server: SimDisk,
+    home: SimDisk,
+    copies: [SimDisk; 2],
+}
+
+fn creditor() -> Creditor<'static> {
+    Creditor {
+        database: MAIN,
+        location: Path::new(NEAR),
+    }
+}
+
+fn debtor(pg_wal: &PgWal) -> Debtor<'_> {
+    Debtor {
+        database: MAIN,
+        target: "near",
+        pg_wal: pg_wal.path(),
+    }
+}
+
+impl Site {
+    /// All have the first two segments.
+    fn new(seed: u64) -> Site {
+        let server = SimDisk::new(seed);
+        server
+            .write_file(Path::new(WAL).join("archive_status/.keep"), b"")
+            .unwrap();
+        let site = Site {
+            server,
+            home: disk(1),
+            copies: [disk(2), disk(3)],
+        };
+        for number in 1..=2 {
+            for at in [&site.home, &site.copies[0], &site.copies[1]] {
+                push(at, name(1, number), &segment(1, number, number)).unwrap();
+            }
+        }
+        for number in 3..=6 {
+            outgoing(&site.server, name(1, number), &segment(1, number, number));
+        }
+        site
+    }
+
+    /// A push that the first copy takes, as the program does it.
+    fn owe(&self, number: u64) -> Result<DebtMark, Error> {
+        let name = name(1, number);
+        let pg_wal = PgWal::open(&self.server, Path::new(WAL))?;
+        let out = pg_wal.outgoing(name, Path::new(&name.to_string()))?;
+        let copy = archive(&self.copies[0])?;
+        let turn = pg_wal.turn_to_keep(MAIN)?.unwrap();
+        let owed = pg_wal.owed_list()?.of(MAIN);
+        let from = owed.keeps_from(Some(name), size()).unwrap();
+        let mark = pg_wal.make_debt_mark(&turn, MAIN, &*clock())?;
+        copy.keep_debt((mark, from), &debtor(&pg_wal), &*clock())?;
+        copy.push(&out, &form(ALGORITHM), &*clock())?;
+        let kept = [Kept::new(copy.path(), mark, from)];
+        pg_wal.owe(creditor(), (&out, &kept), &*clock())?;
+        Ok(mark)
+    }
+
+    fn settle(&self) -> Result<(), Error> {
+        let pg_wal = PgWal::open(&self.server, Path::new(WAL))?;
+        let turn = pg_wal.turn_to_follow(MAIN)?.unwrap();
+        let (home, form) = (archive(&self.home)?, form(ALGORITHM));
+        let copy = archive(&self.copies[0])?;
+        let to_settle = |archive| ToSettle {
+            archive,
+            form: &form,
+        };
+        let givers = Givers {
+            copies: &[to_settle(&copy)],
+            are_all: true,
+        };
+        let home = (creditor(), Some(to_settle(&home)));
+        pg_wal.settle(&turn, home, givers, &*clock()).map(drop)
+    }
+
+    /// As each process that a push starts.
+    fn renew(&self, copies: &[&SimDisk]) -> Result<(), Error> {
+        let pg_wal = PgWal::open(&self.server, Path::new(WAL))?;
+        let opened: Result<Vec<WalArchive>, Error> =
+            copies.iter().map(|disk| archive(*disk)).collect();
+        let opened = opened?;
+        let archives: Vec<&WalArchive> = opened.iter().collect();
+        let all = (&archives[..], copies.len() == 2);
+        pg_wal.renew_kept(&debtor(&pg_wal), all, &*clock())
+    }
+
+    fn mark(&self) -> Option<DebtMark> {
+        mark_on(&self.server)
+    }
+
+    fn is_owed(&self) -> bool {
+        is_owed_on(&self.server)
+    }
+
+    fn needs(&self) -> [Vec<Need>; 2] {
+        [0, 1].map(|i| archive(&self.copies[i]).unwrap().needs().unwrap())
+    }
+}
+
+fn size() -> SegmentSize {
+    SegmentSize::new(SEGMENT as u64).unwrap()
+}
+
+fn mark_on(disk: &SimDisk) -> Option<DebtMark> {
+    let pg_wal = PgWal::open(disk, Path::new(WAL)).unwrap();
+    pg_wal.debt_mark(MAIN).unwrap()
+}
+
+fn is_owed_on(disk: &SimDisk) -> bool {
+    let pg_wal = PgWal::open(disk, Path::new(WAL)).unwrap();
+    !pg_wal.owed_list().unwrap().of(MAIN).names.is_empty()
+}
+
+#[test]
+fn each_copy_has_one_record_from_the_first_owed_segment_on_until_the_debt_is_paid() {
+    let site = Site::new(9);
+    let mark = site.owe(4).unwrap();
+    for number in [5, 6] {
+        assert_eq!(site.owe(number).unwrap(), mark);
+    }
+    let [first, second] = site.needs();
+    assert_eq!((first.len(), second.len()), (1, 0));
+    assert_eq!(first[0].purpose, Purpose::Debt);
+    let from = |number: u64| Some(longshore_pg::Lsn(number * SEGMENT as u64));
+    // The archives are compared by the segment before it.
+    assert_eq!(first[0].from(), from(3));
+    // An earlier one comes late, as after a failover; the second copy was away.
+    site.owe(3).unwrap();
+    assert_eq!(site.needs()[0].len(), 1);
+    assert_eq!(site.needs()[0][0].from(), from(2));
+    site.renew(&[&site.copies[0], &site.copies[1]]).unwrap();
+    let [first, second] = site.needs();
+    assert_eq!((first.len(), second.len()), (1, 1));
+    assert_eq!(second[0].from(), from(2));
+    // A record that was forgotten by hand comes back.
+    let copy = archive(&site.copies[0]).unwrap();
+    assert_eq!(copy.forget_need(first[0].id).unwrap(), 1);
+    site.renew(&[&site.copies[0]]).unwrap();
+    assert_eq!(site.needs()[0].len(), 1);
+
+    site.settle().unwrap();
+    assert!(!site.is_owed());
+    // One copy is away when the record should go.
+    site.renew(&[&site.copies[0]]).unwrap();
+    let [first, second] = site.needs();
+    assert_eq!((first.len(), second.len()), (0, 1));
+    assert!(site.mark().is_some());
+    site.renew(&[&site.copies[0], &site.copies[1]]).unwrap();
+    assert_eq!(site.needs(), [vec![], vec![]]);
+    assert_eq!(site.mark(), None);
+    // Without a mark nobody asks the archives.
+    site.copies[0].inject(Fault::errno(5));
+    site.renew(&[]).unwrap();
+    let list = Path::new("/data").join(OWED_LIST.0);
+    assert_eq!(site.server.read_file(&list).unwrap(), b"");
+}
+
+#[test]
+fn records_stay_while_the_list_is_not_understood() {
+    let site = Site::new(9);
+    site.owe(3).unwrap();
+    let list = Path::new("/data").join(OWED_LIST.0);
+    let before = site.server.read_file(&list).unwrap();
+    site.server
+        .write_file(&list, b"a line of a later version\n")
+        .unwrap();
+    site.renew(&[&site.copies[0], &site.copies[1]]).unwrap();
+    assert_eq!(site.needs()[0].len(), 1);
+    assert!(site.mark().is_some());
+    site.server.write_file(&list, &before).unwrap();
+    site.settle().unwrap();
+    site.renew(&[&site.copies[0], &site.copies[1]]).unwrap();
+    assert_eq!(site.needs()[0].len(), 0);
+}
+
+/// Goal: a copy of the data directory neither believes in the records of its origin nor removes them.
+#[test]
+fn a_clone_has_records_of_its_own() {
+    let site = Site::new(9);
+    let mark = site.owe(3).unwrap();
+    let clone = SimDisk::new(7);
+    for path in site.server.paths() {
+        // Directories are among the paths.
+        if let Ok(bytes) = site.server.read_file(&path) {
+            clone.write_file(&path, &bytes).unwrap();
+        }
+    }
+    let clone = Site {
+        server: clone,
+        home: disk(8),
+        copies: site.copies.clone(),
+    };
+    assert!(clone.mark().is_some_and(|own| own != mark));
+    clone.owe(4).unwrap();
+    assert_eq!(site.needs()[0].len(), 2);
+    let pg_wal = PgWal::open(&clone.server, Path::new(WAL)).unwrap();
+    let pg_wal_list = Path::new("/data").join(OWED_LIST.0);
+    clone.server.write_file(&pg_wal_list, b"").unwrap();
+    assert!(pg_wal.owed_list().unwrap().of(MAIN).names.is_empty());
+    clone.renew(&[&site.copies[0], &site.copies[1]]).unwrap();
+    assert_eq!(clone.mark(), None);
+    assert_eq!(site.needs()[0].len(), 1);
+    let copy = archive(&site.copies[0]).unwrap();
+    assert!(
+        copy.keeps_debt(mark, longshore_pg::Lsn(2 * SEGMENT as u64))
+            .unwrap()
+    );
+}
+
+/// Whether what a debt rests on is there: the record, and while there is a record the mark by which it is found.
+fn is_sound(site: &Site, server: &SimDisk) -> bool {
+    let is_recorded = !site.needs()[0].is_empty();
+    (is_recorded || !is_owed_on(server)) && (mark_on(server).is_some() || !is_recorded)
+}
+
+/// Goal: whatever step fails or is the last one before the power is gone, a debt has its record, a record is found again, and
+/// the next calls end with neither.
+#[test]
+fn a_record_is_neither_missing_nor_forgotten_wherever_it_is_cut_off() {
+    let act = |site: &Site| -> Result<(), Error> {
+        site.owe(3)?;
+        site.settle()?;
+        site.renew(&[&site.copies[0], &site.copies[1]])
+    };
+    let mut cut_offs = 0;
+    for is_server in [true, false] {
+        for after in 0..1000 {
+            let site = Site::new(9);
+            let failing = match is_server {
+                true => &site.server,
+                false => &site.copies[0],
+            };
+            failing.inject(Fault::errno(5).from_step(failing.steps() + after));
+            let done = act(&site);
+            failing.heal();
+            assert!(
+                is_sound(&site, &site.server),
+                "{is_server} {after}: {done:?}"
+            );
+            if site.is_owed() {
+                site.settle().unwrap();
+            }
+            site.renew(&[&site.copies[0], &site.copies[1]]).unwrap();
+            assert_eq!(site.needs()[0].len(), 0, "{is_server} {after}");
+            assert_eq!(site.mark(), None, "{is_server} {after}");
+            if done.is_ok() {
+                break;
+            }
+            cut_offs += 1;
+        }
+    }
+    assert!(cut_offs > 20, "{cut_offs}");
+    for after in 0..1000 {
+        let site = Site::new(after);
+        let before = site.server.steps();
+        site.server.cut_power_at(before + after);
+        let done = act(&site);
+        for image in site.server.images(8) {
+            assert!(is_sound(&site, &image), "power cut at {after}");
+        }
+        if done.is_ok() {
+            break;
+        }
+    }
+}
