@@ -177,3 +177,72 @@ fn at_once(store: &Store) {
     });
     done("wal list --database main --target far --verify", 0);
 }
+
+/// Goal: an archive in a store that was away gets what it is owed from a copy in another one, which keeps it until then.
+/// Method: the bucket of the first one is taken away from the store; `wal needs` shows what the copy keeps.
+#[test]
+fn an_archive_in_a_store_gets_what_it_is_owed_from_another_store() {
+    let (Some(store), Some(installation)) = (Store::new(), representatives().pop()) else {
+        return;
+    };
+    let server = server(&installation, &[("archive_mode", "on")]);
+    let at = |name: &str| store.root().join("store").join(name);
+    std::fs::create_dir(at("second")).unwrap();
+    let config = beside(&server, "longshore.toml");
+    let settings = format!(
+        "[database.main]\nurl = \"{}\"\ntarget = \"near\"\ncopies = [\"far\"]\n\
+         [database.main.wal]\ncopy_at_once = true\nhome_behind = \"64M\"\n\
+         [target.near]\nbuckets = [\"s3://nightly/near\"]\n[target.far]\nbuckets = [\"s3://second/far\"]\n",
+        server.url(),
+    );
+    std::fs::write(&config, settings).unwrap();
+    let done = |line: &str| {
+        let mut args = vec!["--catalog", "none", "--config", &config];
+        args.extend(line.split(' '));
+        let output = longshore(&server, &args)
+            .envs(store.settings())
+            .output()
+            .unwrap();
+        assert_eq!(code(&output), 0, "{line}: {}", text(&output));
+        longshore_kit::program::answer(&output)
+    };
+    done("--json wal create --database main");
+    done("--json wal create --database main --target far");
+    let settings = store.shell();
+    server.append_conf(&format!(
+        "archive_command = '{settings}{BINARY} --config {config} wal push %p --database main'"
+    ));
+    server.start();
+    work(&server, 3);
+    server.wait_for(READY, "0");
+    let owed = || {
+        let list = server.data_dir().join("pg_wal/longshore/owed");
+        let list = std::fs::read_to_string(list).unwrap_or_default();
+        list.lines().filter(|line| line.starts_with("0000")).count()
+    };
+    let debts = || {
+        let shown = done("--json wal needs --database main --target far");
+        let needs = shown["needs"].as_array().unwrap().clone();
+        needs
+            .iter()
+            .filter(|need| need["purpose"] == "debt")
+            .count()
+    };
+    assert_eq!((owed(), debts()), (0, 0));
+    std::fs::rename(at("nightly"), at("away")).unwrap();
+    wait_until("files are owed", &server, || {
+        work(&server, 1);
+        owed() >= 3
+    });
+    assert_eq!(debts(), 1);
+    std::fs::rename(at("away"), at("nightly")).unwrap();
+    wait_until("the debt is paid", &server, || {
+        // While files come faster than they are brought, some are owed.
+        work(&server, 1);
+        std::thread::sleep(Duration::from_secs(2));
+        owed() == 0 && debts() == 0
+    });
+    server.wait_for(READY, "0");
+    let listed = done("--json wal list --database main --verify");
+    assert_eq!(listed["runs"].as_array().unwrap().len(), 1, "{listed}");
+}
