@@ -243,6 +243,7 @@ fn a_list_that_cannot_be_read_is_told_everywhere() {
     };
     let server = &shop.server;
     let note = note(server);
+    let limited = format!("{AT_ONCE}copy_behind = \"64G\"\n");
     for is_torn in [true, false] {
         match is_torn {
             true => std::fs::write(&note, "a line of a later version\n").unwrap(),
@@ -265,6 +266,11 @@ fn a_list_that_cannot_be_read_is_told_everywhere() {
             checked["databases"][0]["owed"]["unknown"].is_string(),
             "{checked}"
         );
+        // A limit makes pushes fail in the end.
+        change_config(&shop, AT_ONCE, &limited);
+        let checked = ask(&shop, "--json check main --archive-wait 0");
+        assert_eq!(findings(&checked).remove(0).0, "bad", "{checked}");
+        change_config(&shop, &limited, AT_ONCE);
         let seen = ask(&shop, "--json info main");
         assert!(
             seen["databases"][0]["owed"]["unknown"].is_string(),

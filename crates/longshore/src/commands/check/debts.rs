@@ -3,7 +3,8 @@
 //! Invariants
 //! - The server is asked for its own list. Where the role may not read files, the list is read only if it is certainly that
 //!   server's.
-//! - A debt that pushes will pay is something to look at; one that nobody pays is a failure.
+//! - A debt that pushes will pay is something to look at; one that nobody pays is a failure. So is a list that cannot be read,
+//!   where it ends with pushes that fail: meanwhile no WAL counts as copied (`copy_behind`).
 //!
 //! Leaves to others: the list (`longshore-wal`), and its words (`commands/wal/debt.rs`).
 
@@ -47,7 +48,12 @@ pub(super) fn look(
         notes.note(what, grade, row.told());
     }
     if let Some(why) = report.as_ref().and_then(|report| report.unknown.as_deref()) {
-        notes.look(what, unknown_text(why));
+        let wal = context.config.wal_of(database);
+        let grade = match wal.is_some_and(|wal| wal.copy_behind.is_some()) {
+            true => Grade::Bad,
+            false => Grade::Look,
+        };
+        notes.note(what, grade, unknown_text(why));
     }
     report
 }
