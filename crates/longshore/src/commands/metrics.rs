@@ -9,6 +9,8 @@
 //!
 //! Leaves to others: the facts (`info.rs`), and what `check` says (`serve/http/status.rs`).
 
+use std::collections::BTreeMap;
+
 use longshore_repository::status::Task;
 use longshore_terminal::files;
 use serde::Serialize;
@@ -16,6 +18,7 @@ use serde::Serialize;
 use super::info::{self, DescribedDatabase};
 use super::results::Results;
 use super::shelves::{Failures, Row};
+use super::wal::{OwedReport, of_server};
 use crate::context::Context;
 use crate::options::{Info, Metrics};
 use longshore_terminal::failure::{Exit, Failure};
@@ -71,6 +74,16 @@ fn text(databases: &[DescribedDatabase], failures: &Failures, context: &Context)
     let ups = known.map(|place| (place, true));
     let downs = failures.places().map(|place| (place, false));
     text += &up(ups.chain(downs));
+    // A target that is away is when its archive is owed something.
+    let away = failures.places().filter_map(|(name, target)| {
+        let is_own = context.config.target_of(name) == Some(target);
+        Some((name, is_own.then(|| of_server(name, context))??))
+    });
+    let away: Vec<(&str, OwedReport)> = away.collect();
+    let away = away.iter().map(|(name, report)| (*name, report));
+    let seen = databases.iter();
+    let seen = seen.filter_map(|d| Some((&*d.database, d.owed.as_ref()?)));
+    text += &owed(seen.chain(away));
     text + &build_info()
 }
 
@@ -283,6 +296,44 @@ pub fn up<'a>(places: impl Iterator<Item = ((&'a str, &'a str), bool)>) -> Strin
         "Whether the target gave an answer when it was last asked.",
         places.map(value),
     )
+}
+
+/// What databases' own archives are owed, as far as that can be seen from here: no number stands for a list that cannot be read.
+pub fn owed<'a>(reports: impl Iterator<Item = (&'a str, &'a OwedReport)>) -> String {
+    let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    let mut unreadable: BTreeMap<&str, bool> = BTreeMap::new();
+    for (name, report) in reports {
+        unreadable.insert(name, report.unknown.is_some());
+        if report.unknown.is_none() {
+            counts.entry(name).or_default();
+            // A database that the configuration no longer has is owed, too.
+            let rows = report.debts.iter();
+            counts.extend(rows.map(|row| (&*row.database, (row.file_count, row.lost_count))));
+        }
+    }
+    let labels = |database: &str| format!("{{database=\"{}\"}}", escaped(database));
+    let count = |of: fn(&(usize, usize)) -> usize| {
+        let counts = counts.iter();
+        counts.map(move |(name, both)| (labels(name), of(both) as f64))
+    };
+    let is_unreadable = unreadable.iter();
+    let is_unreadable = is_unreadable.map(|(name, is)| (labels(name), f64::from(u8::from(*is))));
+    let owed = gauge(
+        "wal_owed_files",
+        "Files that the database's own WAL archive is owed, because it was away.",
+        count(|both| both.0),
+    );
+    let lost = gauge(
+        "wal_lost_files",
+        "Of these, files that no copy in reach has, nor pg_wal.",
+        count(|both| both.1),
+    );
+    let unreadable = gauge(
+        "wal_owed_unreadable",
+        "Whether the list of what is owed cannot be read; then the other numbers are missing.",
+        is_unreadable,
+    );
+    owed + &lost + &unreadable
 }
 
 /// The version of this program.

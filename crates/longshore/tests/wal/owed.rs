@@ -131,6 +131,14 @@ fn debts_follow_the_archive_and_are_told_until_they_are_paid() {
     }
     let away = text(&shop.run("info main"));
     assert!(away.contains(&first), "{away}");
+    let (told, count) = (text(&shop.run("metrics main")), owed(server, "main").len());
+    for line in [
+        format!("longshore_wal_owed_files{{database=\"main\"}} {count}\n"),
+        "longshore_wal_lost_files{database=\"main\"} 0\n".to_owned(),
+        "longshore_wal_owed_unreadable{database=\"main\"} 0\n".to_owned(),
+    ] {
+        assert!(told.contains(&line), "{line}: {told}");
+    }
     assert!(told_by_doctor(&shop).contains(&first));
 
     // The disk is mounted elsewhere.
@@ -215,6 +223,11 @@ fn a_file_that_is_lost_is_named_and_stops_nothing_until_it_is_given_up() {
     assert_eq!(grade, "bad", "{told}");
     assert!(told.contains(lost) && told.contains("--give-up"), "{told}");
     assert_eq!(checked["databases"][0]["owed"]["debts"][0]["lost_count"], 1);
+    let metrics = text(&shop.run("metrics main"));
+    assert!(
+        metrics.contains("longshore_wal_lost_files{database=\"main\"} 1\n"),
+        "{metrics}"
+    );
     // The first archive is the first again, and the server is told.
     let so_far = segments(&shop.near_archive()).len();
     wait_until("WAL goes on", server, || {
@@ -271,6 +284,12 @@ fn a_list_that_cannot_be_read_is_told_everywhere() {
         let checked = ask(&shop, "--json check main --archive-wait 0");
         assert_eq!(findings(&checked).remove(0).0, "bad", "{checked}");
         change_config(&shop, &limited, AT_ONCE);
+        let told = text(&shop.run("metrics main"));
+        assert!(
+            told.contains("longshore_wal_owed_unreadable{database=\"main\"} 1\n"),
+            "{told}"
+        );
+        assert!(!told.contains("longshore_wal_owed_files"), "{told}");
         let seen = ask(&shop, "--json info main");
         assert!(
             seen["databases"][0]["owed"]["unknown"].is_string(),

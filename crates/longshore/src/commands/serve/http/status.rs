@@ -21,7 +21,7 @@ use super::looks::{self, CheckFound, Found, LeftOut, Runs, ShelfFound, Subject};
 use super::reply::Body;
 use crate::commands::check::{CheckDepth, CheckedDatabase, Grade};
 use crate::commands::info::DescribedDatabase;
-use crate::commands::metrics::{DatabaseMetrics, build_info, escaped, gauge, prometheus, up};
+use crate::commands::metrics::{DatabaseMetrics, build_info, escaped, gauge, owed, prometheus, up};
 use crate::commands::results::age_text;
 use crate::config::Config;
 use crate::context::Context;
@@ -557,6 +557,8 @@ impl<'a> Seen<'a> {
             "Findings of longshore check, by their grade.",
             findings,
         );
+        let lists = self.checks.iter();
+        text += &owed(lists.filter_map(|row| Some((row.database, row.check?.owed.as_ref()?))));
         let ends = self.status.certificate_ends_us;
         text += &gauge(
             "certificate_end_timestamp_seconds",
