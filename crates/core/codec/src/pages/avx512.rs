@@ -8,7 +8,7 @@
 use std::arch::x86_64::*;
 
 use super::coding::{CodeBook, CodeWriter};
-use super::decoding::{Lane, Tables};
+use super::decoding::{self, Lane};
 
 /// Bytes that one register holds.
 pub(super) const PIECE: usize = 64;
@@ -208,15 +208,27 @@ fn rest(codes: &CodeBook, plain: &[u8], writer: &mut CodeWriter, out: &mut [u8])
 }
 
 /// As the scalar kernel's, whose shifts then need no register of their own.
-pub(super) fn decode_four(tables: &Tables, lanes: &mut [Lane<'_, '_>; 4]) {
+pub(super) fn decode_four(lanes: &mut [Lane<'_, '_, '_>; 4]) {
     assert!(is_available());
     // SAFETY: a caller of a function with target features must have them; that was just asked.
-    unsafe { decode_four_shifted(tables, lanes) }
+    unsafe { decode_four_shifted(lanes) }
 }
 
 #[target_feature(enable = "bmi1,bmi2")]
-fn decode_four_shifted(tables: &Tables, lanes: &mut [Lane<'_, '_>; 4]) {
-    tables.decode_four(lanes);
+fn decode_four_shifted(lanes: &mut [Lane<'_, '_, '_>; 4]) {
+    decoding::decode_four(lanes);
+}
+
+/// The same for eight streams.
+pub(super) fn decode_eight(lanes: &mut [Lane<'_, '_, '_>; 8]) {
+    assert!(is_available());
+    // SAFETY: a caller of a function with target features must have them; that was just asked.
+    unsafe { decode_eight_shifted(lanes) }
+}
+
+#[target_feature(enable = "bmi1,bmi2")]
+fn decode_eight_shifted(lanes: &mut [Lane<'_, '_, '_>; 8]) {
+    decoding::decode_eight(lanes);
 }
 
 /// Whether a byte of `known` is not set that `bytes` have as an index: the first such piece of 64 bytes, from piece `from`

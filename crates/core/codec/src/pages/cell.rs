@@ -232,18 +232,28 @@ impl Varint {
         let bits = 64 - (value | 1).leading_zeros();
         match bits {
             57.. => 9,
-            _ => bits.div_ceil(7) as usize,
+            // A seventh, rounded up.
+            _ => (bits as usize * 37 + 221) >> 8,
         }
     }
 
     /// Writes `value` to the start of `out`; returns its length. `None` if there is no room.
     #[inline(always)]
     pub(super) fn write(value: u64, out: &mut [u8]) -> Option<usize> {
-        if value < 0x80 {
-            *out.first_mut()? = value as u8;
-            return Some(1);
-        }
         let len = Varint::len(value);
+        // Whether one has a byte or two is not foreseen.
+        if len <= 4
+            && let Some(out) = out.first_chunk_mut()
+        {
+            let groups = value as u32;
+            let bytes = groups & 0x7f
+                | (groups & 0x7f << 7) << 1
+                | (groups & 0x7f << 14) << 2
+                | (groups & 0x7f << 21) << 3
+                | 0x8080_8000;
+            *out = (bytes << (32 - 8 * len)).to_be_bytes();
+            return Some(len);
+        }
         let out = out.get_mut(..len)?;
         let (mut left, last) = match len {
             9 => (value >> 8, value as u8),

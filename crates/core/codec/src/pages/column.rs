@@ -23,13 +23,14 @@
 //!
 //! Leaves to others: how a stream is coded (`stream.rs`).
 
-use super::cursor::Cursor;
+use super::cursor::{Bytes, Cursor};
+use super::huffman::Job;
 use super::huffman::entropy_of;
 use super::out::Out;
 use super::page::word_at;
 use super::planes::{LANE, differences, join, split, sum};
 use super::store::Store;
-use super::stream::{Coder, Decoder};
+use super::stream::{Coder, Decoder, Head};
 use crate::PayloadError;
 
 const NOTHING: u8 = 0;
@@ -401,35 +402,47 @@ fn repeats(bytes: &[u8], lengths: Lengths<'_>, rows: usize) -> bool {
 /// Memory for decoding one column.
 #[derive(Default)]
 pub(super) struct Decoded {
-    stream: Vec<u8>,
-    planes: Vec<u8>,
-    numbers: Vec<u8>,
+    stream: Bytes,
+    planes: Bytes,
+    numbers: Bytes,
 }
 
 impl Decoded {
     pub(super) fn memory(&self) -> usize {
         let room = [&self.stream, &self.planes, &self.numbers];
-        room.map(Vec::capacity).iter().sum()
+        room.map(Bytes::memory).iter().sum()
     }
 }
 
-/// Replaces `values` by the next column of values of `width` bytes, which are no more than `most`.
-pub(super) fn get_fixed(
+/// Replaces `values` by the next column of values of `width` bytes, which are no more than `most`. Those that are one stream may
+/// be decoded later, with what is pending.
+pub(super) fn get_fixed<'a, 'p>(
     decoder: &mut Decoder,
-    cursor: &mut Cursor<'_>,
+    cursor: &mut Cursor<'a>,
     room: &mut Decoded,
     width: usize,
     most: usize,
-    values: &mut Vec<u8>,
+    values: &'p mut Bytes,
+    pending: &mut Option<Job<'a, 'p>>,
 ) -> Result<(), PayloadError> {
     const MORE: &str = "a column has more values than its pages hold";
     let at = cursor.at();
     match cursor.byte()? {
         NOTHING => values.clear(),
-        WHOLE => decoder.get(cursor, values)?,
+        WHOLE => {
+            let head = Head::read(cursor)?;
+            if head.len / width > most {
+                return Err(PayloadError::at(at, MORE));
+            }
+            if !head.len.is_multiple_of(width) {
+                return Err(PayloadError::at(at, "a column ends within a value"));
+            }
+            cursor.sized(values, head.len)?;
+            decoder.body(head, cursor, values, pending)?;
+        }
         PLANES if width <= PLANES_MAX => {
             let lanes = cursor.number()? as u32;
-            let rows = get_planes(decoder, cursor, room, (width, width), most)?;
+            let rows = get_planes(decoder, cursor, room, (width, width), most, pending)?;
             cursor.sized(values, rows * width)?;
             join(decoder.kernel, &room.planes, width, values);
             sum(values, width, lanes);
@@ -462,13 +475,7 @@ pub(super) fn get_fixed(
             ));
         }
     }
-    if values.len() / width > most {
-        return Err(PayloadError::at(at, MORE));
-    }
-    match values.len().is_multiple_of(width) {
-        true => Ok(()),
-        false => Err(PayloadError::at(at, "a column ends within a value")),
-    }
+    Ok(())
 }
 
 /// Reads `count` planes, after which there is room for further ones, up to `places` in all; returns the bytes of each, which
@@ -479,54 +486,76 @@ fn get_planes(
     room: &mut Decoded,
     (count, places): (usize, usize),
     most: usize,
+    other: &mut Option<Job<'_, '_>>,
 ) -> Result<usize, PayloadError> {
-    let mut rows = 0;
+    let at = cursor.at();
+    let first = Head::read(cursor)?;
+    let rows = first.len;
+    if rows > most {
+        return Err(PayloadError::at(
+            at,
+            "planes have more values than their pages hold",
+        ));
+    }
+    cursor.sized(&mut room.planes, rows * places)?;
+    let mut rest = &mut room.planes[..];
+    let mut pending = None;
     for i in 0..count {
         let at = cursor.at();
-        decoder.get(cursor, &mut room.stream)?;
-        if i == 0 {
-            rows = room.stream.len();
-            if rows > most {
-                return Err(PayloadError::at(
-                    at,
-                    "planes have more values than their pages hold",
-                ));
-            }
-            cursor.sized(&mut room.planes, rows * places)?;
-        }
-        if room.stream.len() != rows {
+        let head = match i {
+            0 => first,
+            _ => Head::read(cursor)?,
+        };
+        if head.len != rows {
             return Err(PayloadError::at(at, "planes have different lengths"));
         }
-        room.planes[i * rows..(i + 1) * rows].copy_from_slice(&room.stream);
+        let (plane, after) = rest.split_at_mut(rows);
+        decoder.body(head, cursor, plane, &mut pending)?;
+        rest = after;
     }
-    room.planes[count * rows..].fill(0);
+    rest.fill(0);
+    decoder.finish_two(pending, other)?;
     Ok(rows)
 }
 
 /// The next column of values that each have a length.
 #[derive(Default)]
 pub(super) struct Read {
-    pub(super) bytes: Vec<u8>,
-    pub(super) low: Vec<u8>,
-    pub(super) high: Vec<u8>,
+    pub(super) bytes: Bytes,
+    pub(super) low: Bytes,
+    pub(super) high: Bytes,
 }
 
 impl Read {
     pub(super) fn memory(&self) -> usize {
-        self.bytes.capacity() + self.low.capacity() + self.high.capacity()
+        self.bytes.memory() + self.low.memory() + self.high.memory()
     }
 }
 
-/// Replaces `values` by the next column of values with lengths, which are no more than `most`.
-pub(super) fn get_values(
+/// The two streams of lengths.
+fn get_lengths(
     decoder: &mut Decoder,
     cursor: &mut Cursor<'_>,
+    values: &mut Read,
+    other: &mut Option<Job<'_, '_>>,
+) -> Result<(), PayloadError> {
+    let mut pending = None;
+    decoder.put_off(cursor, &mut values.low, &mut pending)?;
+    decoder.put_off(cursor, &mut values.high, &mut pending)?;
+    decoder.finish_two(pending, other)
+}
+
+/// Replaces `values` by the next column of values with lengths, which are no more than `most`. Bytes that are one stream may
+/// be decoded later, with what is pending.
+pub(super) fn get_values<'a, 'p>(
+    decoder: &mut Decoder,
+    cursor: &mut Cursor<'a>,
     room: &mut Decoded,
     most: usize,
-    values: &mut Read,
+    values: &'p mut Read,
+    pending: &mut Option<Job<'a, 'p>>,
 ) -> Result<(), PayloadError> {
-    decoder.get(cursor, &mut values.low)?;
-    decoder.get(cursor, &mut values.high)?;
+    get_lengths(decoder, cursor, values, pending)?;
     let at = cursor.at();
     let wrong = |what| PayloadError::at(at, what);
     if values.low.len() != values.high.len() {
@@ -537,13 +566,13 @@ pub(super) fn get_values(
     }
     match cursor.byte()? {
         NOTHING => values.bytes.clear(),
-        WHOLE => decoder.get(cursor, &mut values.bytes)?,
+        WHOLE => decoder.put_off(cursor, &mut values.bytes, pending)?,
         PLANES => {
             let width = usize::from(cursor.byte()?);
             if !(1..=SHORT).contains(&width) {
                 return Err(wrong("values in planes have an impossible width"));
             }
-            let rows = get_planes(decoder, cursor, room, (width, SHORT), most)?;
+            let rows = get_planes(decoder, cursor, room, (width, SHORT), most, pending)?;
             if rows != values.low.len() || values.low.iter().any(|len| usize::from(*len) > width) {
                 return Err(wrong("planes and lengths do not belong together"));
             }
@@ -552,7 +581,7 @@ pub(super) fn get_values(
             let total = values.low.iter().map(|len| usize::from(*len)).sum();
             cursor.sized(&mut values.bytes, total + SHORT)?;
             let mut at = 0;
-            for (value, len) in room.numbers.as_chunks::<SHORT>().0.iter().zip(&values.low) {
+            for (value, len) in room.numbers.as_chunks::<SHORT>().0.iter().zip(&*values.low) {
                 values.bytes[at..at + SHORT].copy_from_slice(value);
                 at += usize::from(*len);
             }
@@ -600,7 +629,7 @@ fn unlist<const N: usize>(
     lengths: impl Iterator<Item = usize>,
     mut others: &[u8],
     total: usize,
-    out: &mut Vec<u8>,
+    out: &mut Bytes,
 ) -> Option<()> {
     let mut padded = vec![[0; N]; list.len()];
     for (padded, value) in padded.iter_mut().zip(list) {

@@ -7,7 +7,46 @@
 //!
 //! Leaves to others: what a number, a stream or a column means (`stream.rs`, `column.rs`).
 
+use std::ops::{Deref, DerefMut};
+
 use crate::PayloadError;
+
+/// Plain bytes of streams: memory that is filled from its start, and again for the next stream. To fill it with zeros each time
+/// would cost as much as a copy.
+#[derive(Default)]
+pub(super) struct Bytes {
+    bytes: Box<[u8]>,
+    len: usize,
+}
+
+impl Bytes {
+    /// Bytes that it holds, used or not.
+    pub(super) fn memory(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl DerefMut for Bytes {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[..self.len]
+    }
+}
 
 /// Reads a payload from its start to its end.
 pub(super) struct Cursor<'a> {
@@ -37,11 +76,11 @@ impl<'a> Cursor<'a> {
         self.lacks_memory
     }
 
-    /// Gives `room` this length. Its bytes are those that it had, or zeros.
-    pub(super) fn sized(&mut self, room: &mut Vec<u8>, len: usize) -> Result<(), PayloadError> {
-        let more = len.saturating_sub(room.capacity());
+    /// Gives `room` this length. Its bytes are any that it had, or zeros.
+    pub(super) fn sized(&mut self, room: &mut Bytes, len: usize) -> Result<(), PayloadError> {
+        let more = len.saturating_sub(room.memory());
         if more == 0 {
-            room.resize(len, 0);
+            room.len = len;
             return Ok(());
         }
         let Some(left) = self.memory.checked_sub(more) else {
@@ -49,9 +88,10 @@ impl<'a> Cursor<'a> {
             return Err(self.error("streams need more memory than a worker has"));
         };
         self.memory = left;
-        // Freed first, and without what a vector takes in advance.
-        *room = Vec::new();
-        *room = vec![0; len];
+        // Freed first.
+        *room = Bytes::default();
+        room.bytes = vec![0; len].into();
+        room.len = len;
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Huffman codes of symbols, and reading them.
 //!
-//! A bit stream is read in steps of several codes. Four streams take their steps in turn: each step waits for the one before
-//! it, and the processor meanwhile takes those of the other streams.
+//! A bit stream is read in steps of several codes. Four or eight streams take their steps in turn: each step waits for the
+//! one before it, and the processor meanwhile takes those of the other streams.
 //!
 //! Invariants
 //! - Every bit pattern is a code, so a table has no empty entry.
@@ -21,8 +21,9 @@ type Pairs = [u32; 1 << BITS_MAX];
 /// Codes in one step: with what is left of a byte before them they fit a word.
 const STEP: usize = 56 / BITS_MAX;
 /// Codes of at most [`SHORT`] bits in one step.
-const LONG_STEP: usize = 7;
+const SHORT_STEP: usize = 7;
 const SHORT: u32 = 8;
+const LONG: u32 = BITS_MAX as u32;
 
 /// The meaning of bits.
 pub(super) struct Tables {
@@ -48,10 +49,10 @@ impl Tables {
     /// and there are so many that a table of pairs is worth its time.
     pub(super) fn fill(&mut self, lengths: &[u8; 256], paired: bool) {
         let longest = lengths.iter().fold(0, |most, length| most.max(*length));
-        let bits = if paired {
+        let bits = if paired || u32::from(longest) > SHORT {
             BITS_MAX
         } else {
-            usize::from(longest)
+            SHORT as usize
         };
         let mut next = first_codes(lengths);
         for (symbol, length) in lengths.iter().enumerate() {
@@ -91,82 +92,100 @@ impl Tables {
         reader.ended()
     }
 
-    /// Decodes all but the ends of four streams.
-    #[inline(always)]
-    pub(super) fn decode_four(&self, lanes: &mut [Lane<'_, '_>; 4]) {
-        let (singles, bits) = (&*self.singles, self.bits);
-        if self.paired {
-            together(lanes, Paired(&self.pairs));
-        } else if bits <= SHORT {
-            together(lanes, Single::<LONG_STEP> { singles, bits });
-        } else {
-            together(lanes, Single::<STEP> { singles, bits });
+    fn way(&self) -> Way {
+        match (self.paired, self.bits) {
+            (true, _) => Way::Pairs,
+            (false, SHORT) => Way::Short,
+            _ => Way::Long,
         }
     }
 }
 
-/// Takes a step of each lane in turn, and then the steps that are left.
+/// How the steps of a stream are taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Pairs,
+    Short,
+    Long,
+}
+
+/// Decodes all but the ends of four streams.
 #[inline(always)]
-fn together(lanes: &mut [Lane<'_, '_>; 4], how: impl Step) {
-    let [a, b, c, d] = lanes;
-    while how.step(a) && how.step(b) && how.step(c) && how.step(d) {}
-    for lane in lanes {
-        while how.step(lane) {}
+pub(super) fn decode_four(lanes: &mut [Lane<'_, '_, '_>; 4]) {
+    match lanes[0].tables.way() {
+        Way::Pairs => pairs(lanes),
+        Way::Short => singles::<4, SHORT_STEP, SHORT, SHORT>(lanes),
+        Way::Long => singles::<4, STEP, LONG, LONG>(lanes),
     }
 }
 
-/// A way to decode some symbols. No closure: that would not be inlined into a function with its own target features.
-trait Step {
-    /// False where nothing was done: near the end of the stream or of its plain bytes.
-    fn step(&self, lane: &mut Lane<'_, '_>) -> bool;
-}
-
-struct Single<'t, const COUNT: usize> {
-    singles: &'t Singles,
-    bits: u32,
-}
-
-impl<const COUNT: usize> Step for Single<'_, COUNT> {
-    #[inline(always)]
-    fn step(&self, lane: &mut Lane<'_, '_>) -> bool {
-        let Some((mut word, room)) = lane.refill::<COUNT>() else {
-            return false;
-        };
-        for symbol in room {
-            let entry = self.singles[(word >> (64 - self.bits)) as usize & ((1 << BITS_MAX) - 1)];
-            word <<= entry & 63;
-            *symbol = (entry >> 8) as u8;
-        }
-        lane.word = word;
-        lane.done += COUNT;
-        true
+/// Decodes all but the ends of two times four streams. If only the second four have short codes, they are not decoded
+/// together.
+#[inline(always)]
+pub(super) fn decode_eight(lanes: &mut [Lane<'_, '_, '_>; 8]) {
+    match (lanes[0].tables.way(), lanes[4].tables.way()) {
+        (Way::Pairs, Way::Pairs) => pairs(lanes),
+        (Way::Short, Way::Short) => singles::<8, SHORT_STEP, SHORT, SHORT>(lanes),
+        (Way::Short, Way::Long) => singles::<8, STEP, SHORT, LONG>(lanes),
+        (Way::Long, Way::Long) => singles::<8, STEP, LONG, LONG>(lanes),
+        _ => {}
+    }
+    let (first, second) = lanes.split_at_mut(4);
+    for four in [first, second] {
+        decode_four(four.try_into().expect("four lanes"));
     }
 }
 
-struct Paired<'t>(&'t Pairs);
-
-impl Step for Paired<'_> {
-    #[inline(always)]
-    fn step(&self, lane: &mut Lane<'_, '_>) -> bool {
-        let Some((mut word, room)) = lane.refill::<32>() else {
-            return false;
-        };
-        let mut done = 0;
-        for _ in 0..STEP {
-            let pair = self.0[(word >> (64 - BITS_MAX)) as usize];
-            word <<= pair & 63;
-            let at = done & 15;
-            room[at..at + 2].copy_from_slice(&((pair >> 8) as u16).to_le_bytes());
-            done += (pair >> 24) as usize;
+/// Steps of `COUNT` codes, one of each lane in turn, while all lanes have as much. The codes of the first four lanes have at
+/// most `BITS` bits, those of the others `OTHER_BITS`.
+#[inline(always)]
+fn singles<const N: usize, const COUNT: usize, const BITS: u32, const OTHER_BITS: u32>(
+    lanes: &mut [Lane<'_, '_, '_>; N],
+) {
+    let (first, other) = (&*lanes[0].tables.singles, &*lanes[N - 1].tables.singles);
+    loop {
+        let mut words = [0; N];
+        let mut rooms = [const { None::<&mut [u8; COUNT]> }; N];
+        for (lane, (word, room)) in lanes.iter_mut().zip(words.iter_mut().zip(&mut rooms)) {
+            match lane.refill::<COUNT>() {
+                Some((next, place)) => (*word, *room) = (next, Some(place)),
+                None => return,
+            }
         }
-        lane.word = word;
-        lane.done += done;
-        true
+        for k in 0..COUNT {
+            for i in 0..N {
+                let entry = match i {
+                    0..4 => first[(words[i] >> (64 - BITS)) as usize],
+                    _ => other[(words[i] >> (64 - OTHER_BITS)) as usize],
+                };
+                words[i] <<= entry & 63;
+                if let Some(room) = &mut rooms[i] {
+                    room[k] = (entry >> 8) as u8;
+                }
+            }
+        }
+        for (lane, word) in lanes.iter_mut().zip(words) {
+            lane.word = word;
+            lane.done += COUNT;
+        }
+    }
+}
+
+/// Steps of one or two codes each.
+#[inline(always)]
+fn pairs<const N: usize>(lanes: &mut [Lane<'_, '_, '_>; N]) {
+    'all: loop {
+        for lane in lanes.iter_mut() {
+            if !lane.pairs() {
+                break 'all;
+            }
+        }
     }
 }
 
 /// One of four bit streams, and where its symbols go.
-pub(super) struct Lane<'a, 'p> {
+pub(super) struct Lane<'t, 'a, 'p> {
+    tables: &'t Tables,
     bytes: &'a [u8],
     /// The byte that `word` was read at.
     at: usize,
@@ -177,15 +196,25 @@ pub(super) struct Lane<'a, 'p> {
     done: usize,
 }
 
-impl<'a, 'p> Lane<'a, 'p> {
-    pub(super) fn new(bytes: &'a [u8], plain: &'p mut [u8]) -> Lane<'a, 'p> {
+impl<'t, 'a, 'p> Lane<'t, 'a, 'p> {
+    pub(super) fn new(
+        tables: &'t Tables,
+        bytes: &'a [u8],
+        plain: &'p mut [u8],
+    ) -> Lane<'t, 'a, 'p> {
         Lane {
+            tables,
             bytes,
             at: 0,
             word: 1,
             plain,
             done: 0,
         }
+    }
+
+    /// Whether codes have at most [`SHORT`] bits, and are read one at a time.
+    pub(super) fn is_short(&self) -> bool {
+        self.tables.way() == Way::Short
     }
 
     /// At least 56 bits of the stream and the mark below them, and room for symbols. `None` near the end of either.
@@ -195,12 +224,35 @@ impl<'a, 'p> Lane<'a, 'p> {
         let used = self.word.trailing_zeros();
         let at = self.at + (used >> 3) as usize;
         let next = self.bytes.get(at..)?.first_chunk()?;
-        self.at = at;
-        Some(((u64::from_be_bytes(*next) | 1) << (used & 7), room))
+        let word = (u64::from_be_bytes(*next) | 1) << (used & 7);
+        (self.at, self.word) = (at, word);
+        Some((word, room))
+    }
+
+    /// Takes a step of some codes, or two at a time. False where nothing was done: near the end of the stream or of its plain
+    /// bytes.
+    #[inline(always)]
+    fn pairs(&mut self) -> bool {
+        let pairs = &*self.tables.pairs;
+        let Some((mut word, room)) = self.refill::<32>() else {
+            return false;
+        };
+        let mut done = 0;
+        for _ in 0..STEP {
+            let pair = pairs[(word >> (64 - BITS_MAX)) as usize];
+            word <<= pair & 63;
+            let at = done & 15;
+            room[at..at + 2].copy_from_slice(&((pair >> 8) as u16).to_le_bytes());
+            done += (pair >> 24) as usize;
+        }
+        self.word = word;
+        self.done += done;
+        true
     }
 
     /// Decodes the last symbols; says whether the stream ends as it should.
-    pub(super) fn end(self, tables: &Tables) -> bool {
+    pub(super) fn end(self) -> bool {
+        let tables = self.tables;
         let used = self.word.trailing_zeros() as usize;
         let mut reader = Bits::new(self.bytes);
         reader.at = self.at + used / 8;

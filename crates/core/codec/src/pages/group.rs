@@ -417,7 +417,15 @@ impl Ungroup {
                     ADDRESS_STORED => pages_len / ADDRESS,
                     _ => pages_len / width,
                 };
-                get_fixed(decoder, cursor, room, width, most, &mut taken.bytes)
+                get_fixed(
+                    decoder,
+                    cursor,
+                    room,
+                    width,
+                    most,
+                    &mut taken.bytes,
+                    &mut None,
+                )
             };
         fixed(decoder, cursor, heads, Head::LEN)?;
         decoder.get(cursor, &mut rows.flags.bytes)?;
@@ -442,15 +450,18 @@ impl Ungroup {
         decoder.get(cursor, &mut items.long.bytes)?;
         decoder.get(cursor, &mut items.rest.bytes)?;
         decoder.get(cursor, &mut plain.bytes)?;
+        let mut pending = None;
         for (column, part) in columns.iter().zip(&mut rows.columns) {
+            let values = &mut part.values;
             match usize::try_from(column.len) {
                 Ok(width) => {
-                    get_fixed(decoder, cursor, room, width, tuples, &mut part.values.bytes)?
+                    let bytes = &mut values.bytes;
+                    get_fixed(decoder, cursor, room, width, tuples, bytes, &mut pending)?
                 }
-                Err(_) => get_values(decoder, cursor, room, tuples, &mut part.values)?,
+                Err(_) => get_values(decoder, cursor, room, tuples, values, &mut pending)?,
             }
         }
-        Ok(())
+        decoder.finish(pending)
     }
 
     /// Puts together one page, whatever its bytes are.

@@ -14,6 +14,7 @@
 use std::ops::Range;
 
 use super::column::{Read, Values};
+use super::cursor::Bytes;
 use super::kernel::{Kernel, fixed};
 use super::layout::Column;
 use super::page::{Head, POINTER_NORMAL, Pointer, align8, between, word_at};
@@ -661,7 +662,7 @@ impl Row {
 /// A stream of which the first bytes are used up.
 #[derive(Default)]
 pub(super) struct Taken {
-    pub(super) bytes: Vec<u8>,
+    pub(super) bytes: Bytes,
     used: usize,
 }
 
@@ -671,13 +672,19 @@ impl Taken {
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.bytes.capacity()
+        self.bytes.memory()
     }
 
     pub(super) fn is_used_up(&self) -> bool {
         self.used == self.bytes.len()
     }
 
+    /// What is not used yet.
+    pub(super) fn rest(&self) -> &[u8] {
+        &self.bytes[self.used..]
+    }
+
+    #[inline(always)]
     pub(super) fn take(&mut self, len: usize) -> Option<&[u8]> {
         let taken = self.bytes.get(self.used..self.used + len)?;
         self.used += len;

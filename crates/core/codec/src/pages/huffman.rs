@@ -298,33 +298,108 @@ fn get_lengths(cursor: &mut Cursor<'_>) -> Result<[u8; 256], PayloadError> {
 const PAIRED_FROM: usize = 16 << 10;
 const PAIRED_BITS: usize = 5;
 
-/// Decodes `plain.len()` bytes from what is left of `cursor`, to its end.
-pub(super) fn decode(
-    kernel: Kernel,
-    mut cursor: Cursor<'_>,
-    tables: &mut Tables,
-    plain: &mut [u8],
-) -> Result<(), PayloadError> {
+/// A stream in Huffman codes, and where its bytes go.
+pub(super) struct Job<'a, 'p> {
+    coded: &'a [u8],
+    /// Where it begins in the payload.
+    at: usize,
+    plain: &'p mut [u8],
+}
+
+impl<'a, 'p> Job<'a, 'p> {
+    pub(super) fn new(coded: &'a [u8], at: usize, plain: &'p mut [u8]) -> Job<'a, 'p> {
+        Job { coded, at, plain }
+    }
+
+    /// Whether a table of pairs is worth its time.
+    fn is_paired(&self) -> bool {
+        self.plain.len() >= PAIRED_FROM && 8 * self.coded.len() <= PAIRED_BITS * self.plain.len()
+    }
+
+    /// Fills `tables` and begins the four bit streams. `None`: there was one only, and it is decoded.
+    fn begin<'t>(
+        self,
+        tables: &'t mut Tables,
+        paired: bool,
+    ) -> Result<Option<[Lane<'t, 'a, 'p>; 4]>, PayloadError> {
+        let Job { coded, at, plain } = self;
+        begin(Cursor::new(coded, 0, 0), tables, plain, paired).map_err(|e| e.shifted(at))
+    }
+
+    fn damaged(at: usize) -> PayloadError {
+        PayloadError::at(at, DAMAGED)
+    }
+}
+
+const DAMAGED: &str = "codes do not end where their stream ends";
+
+fn begin<'t, 'a, 'p>(
+    mut cursor: Cursor<'a>,
+    tables: &'t mut Tables,
+    plain: &'p mut [u8],
+    paired: bool,
+) -> Result<Option<[Lane<'t, 'a, 'p>; 4]>, PayloadError> {
     let lengths = get_lengths(&mut cursor)?;
-    let paired = plain.len() >= PAIRED_FROM && 8 * cursor.rest() <= PAIRED_BITS * plain.len();
     tables.fill(&lengths, paired);
     let segment = segment_len(plain.len());
-    let damaged = |at| PayloadError::at(at, "codes do not end where their stream ends");
     if plain.len() < FOUR_FROM {
         let at = cursor.at();
         let ended = tables.decode_one(cursor.take(cursor.rest())?, plain);
-        return ended.then_some(()).ok_or(damaged(at));
+        return match ended {
+            true => Ok(None),
+            false => Err(PayloadError::at(at, DAMAGED)),
+        };
     }
     let sizes = [cursor.number()?, cursor.number()?, cursor.number()?];
-    let at = cursor.at();
     let mut streams = [&[][..]; 4];
     for (stream, size) in streams.iter_mut().zip(sizes) {
         *stream = cursor.take(size)?;
     }
     streams[3] = cursor.take(cursor.rest())?;
     let mut plain = plain.chunks_mut(segment);
-    let mut lanes = streams.map(|stream| Lane::new(stream, plain.next().unwrap_or_default()));
-    kernel.decode_four(tables, &mut lanes);
-    let ended = lanes.into_iter().all(|lane| lane.end(tables));
-    ended.then_some(()).ok_or(damaged(at))
+    let tables = &*tables;
+    Ok(Some(streams.map(|stream| {
+        Lane::new(tables, stream, plain.next().unwrap_or_default())
+    })))
+}
+
+/// Decodes one stream.
+pub(super) fn decode(
+    kernel: Kernel,
+    tables: &mut Tables,
+    job: Job<'_, '_>,
+) -> Result<(), PayloadError> {
+    let (at, paired) = (job.at, job.is_paired());
+    let Some(mut lanes) = job.begin(tables, paired)? else {
+        return Ok(());
+    };
+    kernel.decode_four(&mut lanes);
+    let ended = lanes.into_iter().all(Lane::end);
+    ended.then_some(()).ok_or(Job::damaged(at))
+}
+
+/// Decodes two streams together, for which a processor takes less time than for one after the other.
+pub(super) fn decode_two(
+    kernel: Kernel,
+    [first, second]: &mut [Tables; 2],
+    a: Job<'_, '_>,
+    b: Job<'_, '_>,
+) -> Result<(), PayloadError> {
+    let (at, paired) = (a.at, a.is_paired() && b.is_paired());
+    let (a, b) = (a.begin(first, paired)?, b.begin(second, paired)?);
+    let ended = match (a, b) {
+        (Some(a), Some(b)) => {
+            let swapped = b[0].is_short() && !a[0].is_short();
+            let ([a, b, c, d], [e, f, g, h]) = if swapped { (b, a) } else { (a, b) };
+            let mut lanes = [a, b, c, d, e, f, g, h];
+            kernel.decode_eight(&mut lanes);
+            lanes.into_iter().all(Lane::end)
+        }
+        (Some(mut lanes), None) | (None, Some(mut lanes)) => {
+            kernel.decode_four(&mut lanes);
+            lanes.into_iter().all(Lane::end)
+        }
+        (None, None) => true,
+    };
+    ended.then_some(()).ok_or(Job::damaged(at))
 }

@@ -6,7 +6,7 @@
 //! Leaves to others: what is computed with them (`huffman.rs`, `planes.rs`, `heap.rs`).
 
 use super::coding::{CodeBook, encode_one};
-use super::decoding::{Lane, Tables};
+use super::decoding::{Lane, decode_eight, decode_four};
 use super::page::between;
 
 /// Instructions.
@@ -120,12 +120,21 @@ impl Kernel {
         }
     }
 
-    /// Reads all but the ends of four bit streams.
-    pub(super) fn decode_four(self, tables: &Tables, lanes: &mut [Lane<'_, '_>; 4]) {
+    /// Reads all but the ends of four bit streams of one stream.
+    pub(super) fn decode_four(self, lanes: &mut [Lane<'_, '_, '_>; 4]) {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512 => super::avx512::decode_four(tables, lanes),
-            _ => tables.decode_four(lanes),
+            Kernel::Avx512 => super::avx512::decode_four(lanes),
+            _ => decode_four(lanes),
+        }
+    }
+
+    /// The same of two streams, of which each has four.
+    pub(super) fn decode_eight(self, lanes: &mut [Lane<'_, '_, '_>; 8]) {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512 => super::avx512::decode_eight(lanes),
+            _ => decode_eight(lanes),
         }
     }
 

@@ -24,7 +24,8 @@
 //! Leaves to others: columns of values of one width (`column.rs`).
 
 use super::column::{Decoded, Room, get_fixed, put_fixed};
-use super::cursor::Cursor;
+use super::cursor::{Bytes, Cursor};
+use super::huffman::Job;
 use super::out::Out;
 use super::store::Store;
 use super::stream::{Coder, Decoder};
@@ -197,35 +198,51 @@ pub(super) fn put_reals(
 #[derive(Default)]
 pub(super) struct Integers {
     width: usize,
-    bytes: Vec<u8>,
+    bytes: Bytes,
     at: usize,
 }
 
 impl Integers {
     pub(super) fn memory(&self) -> usize {
-        self.bytes.capacity()
+        self.bytes.memory()
     }
 
     pub(super) fn is_used_up(&self) -> bool {
         self.at == self.bytes.len()
     }
 
-    /// Reads the next integers.
-    pub(super) fn read(
-        &mut self,
+    /// Reads the next integers. Codes may be decoded later, with what is pending.
+    pub(super) fn read<'a, 'p>(
+        &'p mut self,
         decoder: &mut Decoder,
-        cursor: &mut Cursor<'_>,
+        cursor: &mut Cursor<'a>,
         room: &mut Decoded,
         most: usize,
+        pending: &mut Option<Job<'a, 'p>>,
     ) -> Result<(), PayloadError> {
         self.at = 0;
-        self.width = usize::from(cursor.byte()?);
-        match self.width {
+        let width = usize::from(cursor.byte()?);
+        self.width = width;
+        match width {
             0 => self.bytes.clear(),
-            1 | 2 | 4 | 8 => get_fixed(decoder, cursor, room, self.width, most, &mut self.bytes)?,
+            1 | 2 | 4 | 8 => {
+                get_fixed(decoder, cursor, room, width, most, &mut self.bytes, pending)?
+            }
             _ => return Err(cursor.error("integers have an impossible width")),
         }
         Ok(())
+    }
+
+    /// Bytes of each.
+    pub(super) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The next `count` of them.
+    pub(super) fn take(&mut self, count: usize) -> Option<&[u8]> {
+        let taken = self.bytes.get(self.at..self.at + count * self.width)?;
+        self.at += taken.len();
+        Some(taken)
     }
 
     #[inline(always)]
@@ -259,7 +276,7 @@ pub(super) fn get_reals(
     room: &mut Decoded,
     read: &mut RealsRead,
     most: usize,
-    reals: &mut Vec<u8>,
+    reals: &mut Bytes,
 ) -> Result<(), PayloadError> {
     let at = cursor.at();
     let places = match cursor.byte()? {
@@ -267,7 +284,7 @@ pub(super) fn get_reals(
             reals.clear();
             return Ok(());
         }
-        WHOLE => return get_fixed(decoder, cursor, room, 8, most, reals),
+        WHOLE => return get_fixed(decoder, cursor, room, 8, most, reals, &mut None),
         form => usize::from(form - DECIMAL),
     };
     let Some(power) = POWERS.get(places) else {
@@ -288,8 +305,10 @@ pub(super) fn get_reals(
             "more real numbers than their pages hold",
         ));
     }
-    decimals.read(decoder, cursor, room, most)?;
-    get_fixed(decoder, cursor, room, 8, most, others)?;
+    let mut pending = None;
+    decimals.read(decoder, cursor, room, most, &mut pending)?;
+    get_fixed(decoder, cursor, room, 8, most, others, &mut pending)?;
+    decoder.finish(pending)?;
     cursor.sized(reals, 8 * flags.len())?;
     let mut others = others.as_chunks::<8>().0.iter();
     for (flag, place) in flags.iter().zip(reals.as_chunks_mut::<8>().0) {
@@ -311,13 +330,13 @@ pub(super) fn get_reals(
 /// Memory for reading real numbers.
 #[derive(Default)]
 pub(super) struct RealsRead {
-    flags: Vec<u8>,
+    flags: Bytes,
     decimals: Integers,
-    others: Vec<u8>,
+    others: Bytes,
 }
 
 impl RealsRead {
     pub(super) fn memory(&self) -> usize {
-        self.flags.capacity() + self.decimals.memory() + self.others.capacity()
+        self.flags.memory() + self.decimals.memory() + self.others.memory()
     }
 }

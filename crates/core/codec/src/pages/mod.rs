@@ -28,6 +28,7 @@ use crate::{Level, PayloadError};
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod batch;
 mod cell;
 mod coding;
 mod column;

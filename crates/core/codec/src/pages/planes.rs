@@ -40,6 +40,18 @@ pub(super) fn split(kernel: Kernel, values: &[u8], width: usize, planes: &mut [u
 /// Writes the values whose planes are `planes` to `values`, which is as long.
 pub(super) fn join(kernel: Kernel, planes: &[u8], width: usize, values: &mut [u8]) {
     let rows = values.len() / width;
+    if width == 2 {
+        let (low, high) = planes.split_at(rows);
+        for (value, (low, high)) in values
+            .as_chunks_mut()
+            .0
+            .iter_mut()
+            .zip(low.iter().zip(high))
+        {
+            *value = [*low, *high];
+        }
+        return;
+    }
     let eights = rows / 8 * 8;
     let first = kernel.join(planes, width, values);
     for column in (0..width).step_by(8) {

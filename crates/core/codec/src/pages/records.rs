@@ -82,10 +82,11 @@ const TYPES: [u8; 65] = {
 /// The serial type of an integer.
 #[inline(always)]
 pub(super) fn integer_type(value: i64) -> u32 {
-    match value as u64 {
-        short @ 0..=1 => TYPE_ZERO + short as u32,
-        _ => u32::from(TYPES[magnitude(value).leading_zeros() as usize]),
-    }
+    // Without a branch: which values are 0 or 1 is not foreseen.
+    let is_short = u32::from((value as u64) < 2);
+    let other = u32::from(TYPES[magnitude(value).leading_zeros() as usize]);
+    let short = TYPE_ZERO + (value as u32 & 1);
+    other ^ ((other ^ short) & is_short.wrapping_neg())
 }
 
 pub(super) fn integer_width(serial: u32) -> usize {

@@ -480,7 +480,7 @@ impl CellsRead {
                 at,
                 "a page does not come out of its streams",
             ))?;
-            if !self.class.is_used_up() {
+            if !self.class.is_used_up() || !self.joining.is_used_up() {
                 return Err(PayloadError::at(at, "a class has more than its pages need"));
             }
         }
@@ -539,6 +539,7 @@ impl CellsRead {
     /// Puts together the pages of a class, whatever their bytes are.
     fn pages(&mut self, plain: &mut [u8], size: usize, number: usize) -> Option<()> {
         let page_type = self.classes[number].0;
+        self.joining.begin();
         let mut numbers = self.numbers.bytes.iter();
         let forms = self.forms.bytes.iter();
         for (form, page) in forms.zip(plain.chunks_exact_mut(size)) {

@@ -22,9 +22,9 @@
 //!
 //! Leaves to others: which streams there are (`group.rs`).
 
-use super::cursor::Cursor;
+use super::cursor::{Bytes, Cursor};
 use super::decoding::Tables;
-use super::huffman::{self, Counts, count, entropy};
+use super::huffman::{self, Counts, Job, count, entropy};
 use super::kernel::Kernel;
 use super::lz::{self, Sequences};
 use super::out::Out;
@@ -395,16 +395,16 @@ fn put_stored(plain: &[u8], out: &mut Out<'_>) {
 /// Takes streams from a payload. One for each worker.
 pub(super) struct Decoder {
     pub(super) kernel: Kernel,
-    tables: Tables,
+    tables: [Tables; 2],
     zstd: zstd::Decompressor,
-    parts: [Vec<u8>; 5],
+    parts: [Bytes; 5],
 }
 
 impl Decoder {
     pub(super) fn new() -> Decoder {
         Decoder {
             kernel: Kernel::best(),
-            tables: Tables::new(),
+            tables: [Tables::new(), Tables::new()],
             zstd: zstd::Decompressor::new(),
             parts: Default::default(),
         }
@@ -439,7 +439,7 @@ impl Decoder {
 
     /// Bytes of memory that streams of sequences left.
     pub(super) fn memory(&self) -> usize {
-        self.parts.iter().map(Vec::capacity).sum()
+        self.parts.iter().map(Bytes::memory).sum()
     }
 
     pub(super) fn forget(&mut self) {
@@ -450,85 +450,101 @@ impl Decoder {
     pub(super) fn get(
         &mut self,
         cursor: &mut Cursor<'_>,
-        plain: &mut Vec<u8>,
+        plain: &mut Bytes,
     ) -> Result<(), PayloadError> {
-        let at = cursor.at();
-        match cursor.byte()? {
+        let mut pending = None;
+        self.put_off(cursor, plain, &mut pending)?;
+        self.finish(pending)
+    }
+
+    /// As [`Decoder::get`], but codes may be decoded later, together with those of another stream.
+    pub(super) fn put_off<'a, 'p>(
+        &mut self,
+        cursor: &mut Cursor<'a>,
+        plain: &'p mut Bytes,
+        pending: &mut Option<Job<'a, 'p>>,
+    ) -> Result<(), PayloadError> {
+        let head = Head::read(cursor)?;
+        cursor.sized(plain, head.len)?;
+        self.body(head, cursor, plain, pending)
+    }
+
+    /// Decodes a stream whose head was read into `plain`, which has its length, or adds it to what is pending.
+    pub(super) fn body<'a, 'p>(
+        &mut self,
+        head: Head,
+        cursor: &mut Cursor<'a>,
+        plain: &'p mut [u8],
+        pending: &mut Option<Job<'a, 'p>>,
+    ) -> Result<(), PayloadError> {
+        let wrong = |what| Err(PayloadError::at(head.at, what));
+        match head.mode {
             SEQUENCES => {
-                let len = cursor.promised()?;
                 let mut parts = std::mem::take(&mut self.parts);
-                let read = parts.iter_mut().try_for_each(|part| {
-                    let mode = cursor.byte()?;
-                    self.inner(mode, cursor, part)
-                });
-                if let Err(e) = read {
-                    self.parts = parts;
-                    return Err(e);
-                }
-                cursor.sized(plain, len)?;
+                let read = self.sequences(cursor, &mut parts);
                 let [a, b, c, d, e] = &parts;
-                let joined = lz::join([a, b, c, d, e], plain);
+                let joined = read.map(|()| lz::join([a, b, c, d, e], plain));
                 self.parts = parts;
-                joined.ok_or(PayloadError::at(at, "sequences do not give their length"))
+                match joined? {
+                    Some(()) => Ok(()),
+                    None => wrong("sequences do not give their length"),
+                }
             }
             ZSTD => {
-                let (len, frame) = framed(cursor)?;
-                cursor.sized(plain, len)?;
+                let frame = framed(head, cursor)?;
                 let start = cursor.at() - frame.len();
                 self.zstd
                     .decompress(frame, plain)
                     .map_err(|e| e.shifted(start))
             }
-            LZ4 => {
-                let (len, block) = framed(cursor)?;
-                cursor.sized(plain, len)?;
-                match lz4::decode_block(block, plain) {
-                    Some(decoded) if decoded == len => Ok(()),
-                    _ => Err(PayloadError::at(at, "LZ4 block does not give its length")),
-                }
-            }
-            mode => self.inner(mode, cursor, plain),
+            LZ4 => match lz4::decode_block(framed(head, cursor)?, plain) {
+                Some(decoded) if decoded == head.len => Ok(()),
+                _ => wrong("LZ4 block does not give its length"),
+            },
+            _ => self.inner(head, cursor, plain, pending),
         }
     }
 
-    fn inner(
+    /// Reads the five parts of sequences.
+    fn sequences(
         &mut self,
-        mode: u8,
         cursor: &mut Cursor<'_>,
-        plain: &mut Vec<u8>,
+        parts: &mut [Bytes; 5],
     ) -> Result<(), PayloadError> {
-        match mode {
-            NOTHING => plain.clear(),
-            STORED => {
-                let len = cursor.promised()?;
-                let bytes = cursor.take(len)?;
-                cursor.sized(plain, len)?;
-                plain.copy_from_slice(bytes);
-            }
-            CONSTANT => {
-                let len = cursor.promised()?;
-                let byte = cursor.byte()?;
-                cursor.sized(plain, len)?;
-                plain.fill(byte);
-            }
+        let mut pending = None;
+        for part in parts {
+            let head = Head::read(cursor)?;
+            cursor.sized(part, head.len)?;
+            self.inner(head, cursor, part, &mut pending)?;
+        }
+        self.finish(pending)
+    }
+
+    fn inner<'a, 'p>(
+        &mut self,
+        head: Head,
+        cursor: &mut Cursor<'a>,
+        plain: &'p mut [u8],
+        pending: &mut Option<Job<'a, 'p>>,
+    ) -> Result<(), PayloadError> {
+        match head.mode {
+            NOTHING => {}
+            STORED => plain.copy_from_slice(cursor.take(head.len)?),
+            CONSTANT => plain.fill(cursor.byte()?),
             HUFFMAN => {
-                let (len, coded) = framed(cursor)?;
-                cursor.sized(plain, len)?;
-                let start = cursor.at() - coded.len();
-                return huffman::decode(
-                    self.kernel,
-                    Cursor::new(coded, 0, 0),
-                    &mut self.tables,
-                    plain,
-                )
-                .map_err(|e| e.shifted(start));
+                let coded = framed(head, cursor)?;
+                let job = Job::new(coded, cursor.at() - coded.len(), plain);
+                match pending.take() {
+                    None => *pending = Some(job),
+                    Some(first) => {
+                        huffman::decode_two(self.kernel, &mut self.tables, first, job)?;
+                    }
+                }
             }
             EXCEPTIONS => {
-                let (len, coded) = framed(cursor)?;
-                let Some((most, gaps)) = coded.split_first() else {
+                let Some((most, gaps)) = framed(head, cursor)?.split_first() else {
                     return Err(cursor.error("exceptions without their byte"));
                 };
-                cursor.sized(plain, len)?;
                 plain.fill(*most);
                 if !excepted(gaps, plain) {
                     return Err(cursor.error("an exception is outside of its stream"));
@@ -538,16 +554,59 @@ impl Decoder {
         }
         Ok(())
     }
+
+    /// Decodes what is pending.
+    pub(super) fn finish(&mut self, pending: Option<Job<'_, '_>>) -> Result<(), PayloadError> {
+        match pending {
+            Some(job) => huffman::decode(self.kernel, &mut self.tables[0], job),
+            None => Ok(()),
+        }
+    }
+
+    /// Decodes what is pending here and elsewhere.
+    pub(super) fn finish_two(
+        &mut self,
+        pending: Option<Job<'_, '_>>,
+        other: &mut Option<Job<'_, '_>>,
+    ) -> Result<(), PayloadError> {
+        let Some(job) = pending else {
+            return Ok(());
+        };
+        match other.take() {
+            Some(other) => huffman::decode_two(self.kernel, &mut self.tables, other, job),
+            None => self.finish(Some(job)),
+        }
+    }
 }
 
-/// The plain length and the coded bytes.
-fn framed<'a>(cursor: &mut Cursor<'a>) -> Result<(usize, &'a [u8]), PayloadError> {
-    let len = cursor.promised()?;
+/// How a stream is coded, and its plain length.
+#[derive(Clone, Copy)]
+pub(super) struct Head {
+    mode: u8,
+    pub(super) len: usize,
+    /// Where it begins.
+    at: usize,
+}
+
+impl Head {
+    pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Head, PayloadError> {
+        let at = cursor.at();
+        let mode = cursor.byte()?;
+        let len = match mode {
+            NOTHING => 0,
+            _ => cursor.promised()?,
+        };
+        Ok(Head { mode, len, at })
+    }
+}
+
+/// The coded bytes.
+fn framed<'a>(head: Head, cursor: &mut Cursor<'a>) -> Result<&'a [u8], PayloadError> {
     let coded = cursor.number()?;
-    if len == 0 {
+    if head.len == 0 {
         return Err(cursor.error("a coded stream is empty"));
     }
-    Ok((len, cursor.take(coded)?))
+    cursor.take(coded)
 }
 
 fn excepted(mut gaps: &[u8], plain: &mut [u8]) -> bool {

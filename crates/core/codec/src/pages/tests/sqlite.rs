@@ -7,7 +7,7 @@ use longshore_kit::{Random, cells};
 
 use super::super::cell::{Leaf, Varint, size_bits};
 use super::super::column::{Decoded, Room};
-use super::super::cursor::Cursor;
+use super::super::cursor::{Bytes, Cursor};
 use super::super::measures::{RealsRead, Scratch, get_reals, put_reals};
 use super::super::out::Out;
 use super::super::records::LeafRecords;
@@ -155,7 +155,7 @@ fn real_numbers_come_back_bit_for_bit() {
         put_reals(&mut coder, &mut room, &mut scratch, &bytes, &mut out);
         let len = out.len();
         let (mut read, mut decoded) = (RealsRead::default(), Decoded::default());
-        let mut back = vec![7; 5];
+        let mut back = Bytes::default();
         let mut get = |most: usize| {
             let mut cursor = Cursor::new(&memory[..len], 1 << 20, 1 << 20);
             let cursor = &mut cursor;
@@ -167,7 +167,7 @@ fn real_numbers_come_back_bit_for_bit() {
                 most,
                 &mut back,
             )
-            .map(|()| back.clone())
+            .map(|()| back.to_vec())
         };
         assert_eq!(get(reals.len()), Ok(bytes));
         assert!(reals.is_empty() || get(reals.len() - 1).is_err());
