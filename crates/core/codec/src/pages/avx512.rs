@@ -9,6 +9,7 @@ use std::arch::x86_64::*;
 
 use super::coding::{CodeBook, CodeWriter};
 use super::decoding::{self, Lane};
+use super::work::Work;
 
 /// Bytes that one register holds.
 pub(super) const PIECE: usize = 64;
@@ -19,6 +20,9 @@ pub(super) fn is_available() -> bool {
         && std::arch::is_x86_feature_detected!("avx512vbmi")
         && std::arch::is_x86_feature_detected!("bmi1")
         && std::arch::is_x86_feature_detected!("bmi2")
+        && std::arch::is_x86_feature_detected!("avx2")
+        && std::arch::is_x86_feature_detected!("lzcnt")
+        && std::arch::is_x86_feature_detected!("movbe")
 }
 
 /// As the scalar kernel's.
@@ -229,6 +233,18 @@ pub(super) fn decode_eight(lanes: &mut [Lane<'_, '_, '_>; 8]) {
 #[target_feature(enable = "bmi1,bmi2")]
 fn decode_eight_shifted(lanes: &mut [Lane<'_, '_, '_>; 8]) {
     decoding::decode_eight(lanes);
+}
+
+/// Does `work`, which the compiler may then do with wider copies, and by instructions that count bits and shift by any number.
+pub(super) fn run<W: Work>(work: W) -> W::Result {
+    assert!(is_available());
+    // SAFETY: a caller of a function with target features must have them; that was just asked.
+    unsafe { run_wide(work) }
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,movbe")]
+fn run_wide<W: Work>(work: W) -> W::Result {
+    work.run()
 }
 
 /// Whether a byte of `known` is not set that `bytes` have as an index: the first such piece of 64 bytes, from piece `from`

@@ -61,6 +61,7 @@ impl FieldRead {
     }
 
     /// Adds the lengths of texts and blobs of the next records.
+    #[inline(always)]
     fn add_lengths(&self, sums: &mut [u32]) -> Option<()> {
         let kinds = self.kinds.rest().get(..sums.len())?;
         let kind = same(kinds);
@@ -88,6 +89,7 @@ impl FieldRead {
 }
 
 /// The kind that all have.
+#[inline(always)]
 fn same(kinds: &[u8]) -> Option<u8> {
     let first = *kinds.first()?;
     // No loop that ends early: it would look at one kind after the other.
@@ -110,10 +112,11 @@ const PIECE: usize = 64;
 /// Bytes of numbers, of which each may have eight.
 const NUMBERS_MAX: usize = 8 * COLUMNS_MAX;
 /// Bytes of the values of all records.
-const VALUES_ROOM: usize = VALUES_MAX + NUMBERS_MAX + PIECE + (16 << 10);
+const VALUES_ROOM: usize = PIECE + VALUES_MAX + NUMBERS_MAX + PIECE + (16 << 10);
 /// A header is copied as so many bytes, if it is no longer.
-pub(super) const HEADER_PIECE: usize = 32;
-const HEADER_MAX: usize = 1 + TYPE_LEN * COLUMNS_MAX + HEADER_PIECE;
+const HEADER_PIECE: usize = 32;
+/// A type is written as four bytes.
+const HEADER_MAX: usize = HEADER_PIECE + 1 + TYPE_LEN * COLUMNS_MAX + 1;
 
 /// Some records, of which the first are used.
 pub(super) struct Batch {
@@ -148,12 +151,51 @@ impl Default for Batch {
     }
 }
 
-/// A record: its header, behind which there are [`HEADER_PIECE`] bytes of no meaning, and its values.
+/// A record: its header and its values. Before both there are bytes of no meaning, [`HEADER_PIECE`] and [`PIECE`].
 pub(super) struct Record<'b> {
-    pub(super) header: &'b [u8],
-    pub(super) header_len: usize,
-    pub(super) values: &'b [u8],
+    header: &'b [u8],
+    values: &'b [u8],
 }
+
+impl Record<'_> {
+    pub(super) fn header(&self) -> &[u8] {
+        &self.header[HEADER_PIECE..]
+    }
+
+    pub(super) fn values(&self) -> &[u8] {
+        &self.values[PIECE..]
+    }
+
+    /// Bytes of both.
+    pub(super) fn len(&self) -> usize {
+        self.header.len() - HEADER_PIECE + self.values.len() - PIECE
+    }
+
+    /// Writes the record to the end of `out`, and other bytes before it, at most [`BEFORE`]. `None` if there is no room for them.
+    #[inline(always)]
+    pub(super) fn put_back(&self, out: &mut [u8]) -> Option<()> {
+        let len = self.values.len() - PIECE;
+        if len <= PIECE {
+            *out.last_chunk_mut::<PIECE>()? = *self.values.last_chunk()?;
+        } else {
+            let at = out.len().checked_sub(len)?;
+            out[at..].copy_from_slice(self.values());
+        }
+        let at = out.len() - len;
+        let out = &mut out[..at];
+        let len = self.header.len() - HEADER_PIECE;
+        if len <= HEADER_PIECE {
+            *out.last_chunk_mut::<HEADER_PIECE>()? = *self.header.last_chunk()?;
+        } else {
+            let at = out.len().checked_sub(len)?;
+            out[at..].copy_from_slice(self.header());
+        }
+        Some(())
+    }
+}
+
+/// Bytes before a record that [`Record::put_back`] may change.
+pub(super) const BEFORE: usize = PIECE;
 
 impl Batch {
     pub(super) const MEMORY: usize = ROWS * HEADER_MAX + VALUES_ROOM;
@@ -175,18 +217,15 @@ impl Batch {
         }
         let row = self.used;
         self.used += 1;
-        let start = row * self.step;
-        let header_len = *self.header_ends.get(row)? as usize - start;
+        let ends = (*self.header_ends.get(row)?, *self.ends.get(row)?);
+        let start = *self.starts.get(row)? as usize - PIECE;
         Some(Record {
-            header: self.headers.get(start..start + header_len + HEADER_PIECE)?,
-            header_len,
-            values: self
-                .values
-                .get(*self.starts.get(row)? as usize..*self.ends.get(row)? as usize)?,
+            header: self.headers.get(row * self.step..ends.0 as usize)?,
+            values: self.values.get(start..ends.1 as usize)?,
         })
     }
 
-    #[inline(never)]
+    #[inline(always)]
     fn make(&mut self, parts: &mut [FieldRead]) -> Option<()> {
         self.clear();
         // Without columns there is no end to them.
@@ -194,10 +233,10 @@ impl Batch {
         let rows = parts
             .iter()
             .fold(most, |rows, part| rows.min(part.kinds.rest().len()));
-        self.step = 1 + TYPE_LEN * parts.len() + HEADER_PIECE;
+        self.step = HEADER_PIECE + 1 + TYPE_LEN * parts.len() + 1;
         let rows = self.place(parts, rows)?;
         for (row, end) in self.header_ends[..rows].iter_mut().enumerate() {
-            *end = (row * self.step + 1) as u32;
+            *end = (row * self.step + HEADER_PIECE + 1) as u32;
         }
         self.ended = [false; ROWS];
         self.any_ended = false;
@@ -205,7 +244,7 @@ impl Batch {
             self.column(part, rows)?;
         }
         for (row, end) in self.header_ends[..rows].iter().enumerate() {
-            let start = row * self.step;
+            let start = row * self.step + HEADER_PIECE;
             let len = *end as usize - start;
             // Longer headers have a length of two bytes.
             if len >= 0x80 {
@@ -218,6 +257,7 @@ impl Batch {
     }
 
     /// Finds room for the values of the next records, `rows` at most; returns how many it is for, at least one.
+    #[inline(always)]
     fn place(&mut self, parts: &[FieldRead], rows: usize) -> Option<usize> {
         let mut lengths = [0; ROWS];
         let lengths = &mut lengths[..rows];
@@ -225,7 +265,7 @@ impl Batch {
             part.add_lengths(lengths)?;
         }
         let numbers = 8 * parts.len();
-        let mut at = 0;
+        let mut at = PIECE;
         let mut placed = 0;
         for (row, len) in lengths.iter().enumerate() {
             let len = *len as usize;
@@ -241,6 +281,7 @@ impl Batch {
     }
 
     /// Appends a column's values to the records.
+    #[inline(always)]
     fn column(&mut self, part: &mut FieldRead, rows: usize) -> Option<()> {
         let kind = same(part.kinds.rest().get(..rows)?);
         let Some(kind) = kind.filter(|_| !self.any_ended) else {
@@ -267,6 +308,7 @@ impl Batch {
         Some(())
     }
 
+    #[inline(always)]
     fn integers<const N: usize>(&mut self, integers: &[u8], rows: usize) -> Option<()> {
         let Batch {
             headers,
@@ -275,6 +317,7 @@ impl Batch {
             ends,
             ..
         } = self;
+        let (headers, values) = (&mut headers[..], &mut values[..]);
         let ends = header_ends[..rows].iter_mut().zip(&mut ends[..rows]);
         for (integer, (header_end, end)) in integers.as_chunks::<N>().0.iter().zip(ends) {
             let mut word = [0; 8];
@@ -291,6 +334,7 @@ impl Batch {
         Some(())
     }
 
+    #[inline(always)]
     fn texts(&mut self, part: &mut FieldRead, rows: usize, kind: u8) -> Option<()> {
         /// Longer texts have types of two bytes.
         const SHORT: u8 = (0x80 - 14) / 2;
@@ -315,6 +359,7 @@ impl Batch {
     }
 
     /// Appends texts that are no longer than `N`; returns their length.
+    #[inline(always)]
     fn short<const N: usize>(&mut self, bytes: &[u8], lengths: &[u8], kind: u8) -> Option<usize> {
         let Batch {
             headers,
@@ -323,6 +368,7 @@ impl Batch {
             ends,
             ..
         } = self;
+        let (headers, values) = (&mut headers[..], &mut values[..]);
         let mut at = 0;
         for (len, (header_end, end)) in lengths.iter().zip(header_ends.iter_mut().zip(ends)) {
             *headers.get_mut(*header_end as usize)? = 12 + 2 * len + u8::from(kind == TEXT);
@@ -363,6 +409,7 @@ impl Batch {
     }
 
     /// Appends values of different kinds.
+    #[inline(always)]
     fn mixed(&mut self, part: &mut FieldRead, rows: usize) -> Option<()> {
         for row in 0..rows {
             let kind = part.kinds.take(1)?[0];

@@ -145,6 +145,8 @@ impl Default for CellPlaces {
 }
 
 impl CellPlaces {
+    pub(super) const MEMORY: usize = size_of::<[u32; 1 << 16]>() + size_of::<[u64; 1 << 10]>();
+
     pub(super) fn clear(&mut self, page: usize) {
         self.begins[..page.div_ceil(64).min(1 << 10)].fill(0);
     }
@@ -163,6 +165,7 @@ impl CellPlaces {
     }
 
     /// Calls `gap` with each run of bytes from `content` to the end of the page that no cell covers. `None` if cells overlap.
+    #[inline(always)]
     pub(super) fn gaps(
         &self,
         content: usize,
@@ -228,6 +231,7 @@ impl Varint {
         None
     }
 
+    #[inline(always)]
     pub(super) fn len(value: u64) -> usize {
         let bits = 64 - (value | 1).leading_zeros();
         match bits {
@@ -235,6 +239,32 @@ impl Varint {
             // A seventh, rounded up.
             _ => (bits as usize * 37 + 221) >> 8,
         }
+    }
+
+    /// Writes `value` to the end of `out`, and perhaps up to three other bytes before it; returns its length. `None` if there
+    /// is no room.
+    #[inline(always)]
+    pub(super) fn write_back(value: u64, out: &mut [u8]) -> Option<usize> {
+        let len = Varint::len(value);
+        if len <= 4
+            && let Some(out) = out.last_chunk_mut()
+        {
+            *out = Varint::four(value).to_be_bytes();
+            return Some(len);
+        }
+        let at = out.len().checked_sub(len)?;
+        Varint::write(value, &mut out[at..])
+    }
+
+    /// A value below 2^28 as four bytes, of which the last ones are those that it has.
+    #[inline(always)]
+    fn four(value: u64) -> u32 {
+        let groups = value as u32;
+        groups & 0x7f
+            | (groups & 0x7f << 7) << 1
+            | (groups & 0x7f << 14) << 2
+            | (groups & 0x7f << 21) << 3
+            | 0x8080_8000
     }
 
     /// Writes `value` to the start of `out`; returns its length. `None` if there is no room.
@@ -245,13 +275,7 @@ impl Varint {
         if len <= 4
             && let Some(out) = out.first_chunk_mut()
         {
-            let groups = value as u32;
-            let bytes = groups & 0x7f
-                | (groups & 0x7f << 7) << 1
-                | (groups & 0x7f << 14) << 2
-                | (groups & 0x7f << 21) << 3
-                | 0x8080_8000;
-            *out = (bytes << (32 - 8 * len)).to_be_bytes();
+            *out = (Varint::four(value) << (32 - 8 * len)).to_be_bytes();
             return Some(len);
         }
         let out = out.get_mut(..len)?;

@@ -450,8 +450,10 @@ pub(super) fn get_fixed<'a, 'p>(
         LISTED => {
             let count = usize::from(cursor.byte()?);
             let list = cursor.take(count * width)?;
-            decoder.get(cursor, &mut room.numbers)?;
-            decoder.get(cursor, &mut room.stream)?;
+            let mut both = None;
+            decoder.put_off(cursor, &mut room.numbers, &mut both)?;
+            decoder.put_off(cursor, &mut room.stream, &mut both)?;
+            decoder.finish_two(both, pending)?;
             if room.numbers.len() > most {
                 return Err(PayloadError::at(at, MORE));
             }
@@ -594,8 +596,10 @@ pub(super) fn get_values<'a, 'p>(
             for len in lengths {
                 list.push(cursor.take(usize::from(*len))?);
             }
-            decoder.get(cursor, &mut room.numbers)?;
-            decoder.get(cursor, &mut room.stream)?;
+            let mut both = None;
+            decoder.put_off(cursor, &mut room.numbers, &mut both)?;
+            decoder.put_off(cursor, &mut room.stream, &mut both)?;
+            decoder.finish_two(both, pending)?;
             if room.numbers.len() != values.low.len() {
                 return Err(wrong("a list and its lengths do not belong together"));
             }

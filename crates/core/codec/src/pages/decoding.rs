@@ -9,14 +9,12 @@
 //!
 //! Leaves to others: which codes there are (`huffman.rs`).
 
-use super::coding::{BITS_MAX, first_codes};
+use super::coding::BITS_MAX;
 
 /// For each pattern of [`Tables::bits`] bits: the length of the code, and eight bits above it the symbol.
-type Singles = [u16; 1 << BITS_MAX];
-
-/// For each [`BITS_MAX`] bits, from the low byte to the high one: the bits of one code or two, the one or two symbols, and
-/// how many they are.
-type Pairs = [u32; 1 << BITS_MAX];
+type Singles = [u16; (1 << BITS_MAX) + MORE];
+/// Entries that are written at once.
+const MORE: usize = 16;
 
 /// Codes in one step: with what is left of a byte before them they fit a word.
 const STEP: usize = 56 / BITS_MAX;
@@ -25,63 +23,98 @@ const SHORT_STEP: usize = 7;
 const SHORT: u32 = 8;
 const LONG: u32 = BITS_MAX as u32;
 
+/// The lengths of all codes, which fill the code space.
+pub(super) struct Lengths {
+    of: [u8; 256],
+    /// How many symbols there are up to the last that has a code.
+    symbols: usize,
+    /// How many codes have each length.
+    counts: [u16; BITS_MAX + 1],
+}
+
+impl Lengths {
+    /// For symbols below `symbols`.
+    pub(super) fn new(symbols: usize) -> Lengths {
+        Lengths {
+            of: [0; 256],
+            symbols,
+            counts: [0; BITS_MAX + 1],
+        }
+    }
+
+    /// Gives `run` symbols from `at` on codes of this length, or none if it is 0.
+    pub(super) fn put(&mut self, at: usize, run: usize, length: u8) {
+        self.of[at..at + run].fill(length);
+        self.counts[usize::from(length)] += run as u16;
+    }
+
+    /// Whether every bit pattern is a code.
+    pub(super) fn fill_the_space(&self) -> bool {
+        let counts = self.counts.iter().enumerate().skip(1);
+        let space: usize = counts
+            .map(|(length, count)| usize::from(*count) << (BITS_MAX - length))
+            .sum();
+        space == 1 << BITS_MAX
+    }
+
+    /// How many symbols have a code.
+    fn coded(&self) -> usize {
+        self.counts[1..]
+            .iter()
+            .map(|count| usize::from(*count))
+            .sum()
+    }
+
+    /// The symbols in the order of their codes, and then those that have none.
+    fn in_order(&self) -> [u8; 256] {
+        let mut next = [0; BITS_MAX + 1];
+        let mut sum = 0;
+        for (next, count) in next.iter_mut().zip(self.counts).skip(1) {
+            *next = sum;
+            sum += usize::from(count);
+        }
+        next[0] = sum;
+        let mut order = [0; 256];
+        for (symbol, length) in self.of[..self.symbols].iter().enumerate() {
+            let next = &mut next[usize::from(*length)];
+            order[*next & 0xff] = symbol as u8;
+            *next += 1;
+        }
+        order
+    }
+}
+
 /// The meaning of bits.
 pub(super) struct Tables {
     singles: Box<Singles>,
-    pairs: Box<Pairs>,
-    /// How many bits choose an entry of `singles`.
+    /// How many bits choose an entry: [`SHORT`] or [`LONG`].
     bits: u32,
-    /// `pairs` is filled, too.
-    paired: bool,
 }
 
 impl Tables {
     pub(super) fn new() -> Tables {
         Tables {
-            singles: Box::new([0; 1 << BITS_MAX]),
-            pairs: Box::new([0; 1 << BITS_MAX]),
+            singles: Box::new([0; (1 << BITS_MAX) + MORE]),
             bits: 0,
-            paired: false,
         }
     }
 
-    /// For codes of these lengths, which fill the code space. `paired`: often two codes have no more than [`BITS_MAX`] bits,
-    /// and there are so many that a table of pairs is worth its time.
-    pub(super) fn fill(&mut self, lengths: &[u8; 256], paired: bool) {
-        let longest = lengths.iter().fold(0, |most, length| most.max(*length));
-        let bits = if paired || u32::from(longest) > SHORT {
-            BITS_MAX
-        } else {
-            SHORT as usize
-        };
-        let mut next = first_codes(lengths);
-        for (symbol, length) in lengths.iter().enumerate() {
-            let length = usize::from(*length);
-            if length == 0 {
-                continue;
+    /// For codes of these lengths.
+    pub(super) fn fill(&mut self, lengths: &Lengths) {
+        let longest = lengths.counts.iter().rposition(|count| *count > 0);
+        let is_long = longest.is_some_and(|longest| longest > SHORT as usize);
+        self.bits = if is_long { LONG } else { SHORT };
+        // In order of their codes, so that a store of more entries than a symbol has is mended by the next one.
+        let mut at = 0;
+        for symbol in &lengths.in_order()[..lengths.coded()] {
+            let length = lengths.of[usize::from(*symbol)];
+            let span = 1 << (self.bits - u32::from(length));
+            let entry = u16::from(length) | u16::from(*symbol) << 8;
+            match self.singles[at..].first_chunk_mut::<MORE>() {
+                Some(place) if span <= MORE => *place = [entry; MORE],
+                _ => self.singles[at..at + span].fill(entry),
             }
-            let span = 1 << (bits - length);
-            let start = usize::from(next[length]) * span;
-            next[length] += 1;
-            self.singles[start..start + span].fill(length as u16 | (symbol as u16) << 8);
-        }
-        (self.bits, self.paired) = (bits as u32, paired);
-        if paired {
-            self.fill_pairs();
-        }
-    }
-
-    fn fill_pairs(&mut self) {
-        let singles = &self.singles;
-        for (index, pair) in self.pairs.iter_mut().enumerate() {
-            let [first_len, first] = singles[index].to_le_bytes();
-            let second = index << first_len & ((1 << BITS_MAX) - 1);
-            let [second_len, second] = singles[second].to_le_bytes();
-            let len = first_len + second_len;
-            *pair = u32::from_le_bytes(match usize::from(len) <= BITS_MAX {
-                true => [len, first, second, 2],
-                false => [first_len, first, 0, 1],
-            });
+            at += span;
         }
     }
 
@@ -92,30 +125,18 @@ impl Tables {
         reader.ended()
     }
 
-    fn way(&self) -> Way {
-        match (self.paired, self.bits) {
-            (true, _) => Way::Pairs,
-            (false, SHORT) => Way::Short,
-            _ => Way::Long,
-        }
+    /// Whether codes have at most [`SHORT`] bits.
+    fn is_short(&self) -> bool {
+        self.bits == SHORT
     }
-}
-
-/// How the steps of a stream are taken.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Pairs,
-    Short,
-    Long,
 }
 
 /// Decodes all but the ends of four streams.
 #[inline(always)]
 pub(super) fn decode_four(lanes: &mut [Lane<'_, '_, '_>; 4]) {
-    match lanes[0].tables.way() {
-        Way::Pairs => pairs(lanes),
-        Way::Short => singles::<4, SHORT_STEP, SHORT, SHORT>(lanes),
-        Way::Long => singles::<4, STEP, LONG, LONG>(lanes),
+    match lanes[0].is_short() {
+        true => singles::<4, SHORT_STEP, SHORT, SHORT>(lanes),
+        false => singles::<4, STEP, LONG, LONG>(lanes),
     }
 }
 
@@ -123,12 +144,11 @@ pub(super) fn decode_four(lanes: &mut [Lane<'_, '_, '_>; 4]) {
 /// together.
 #[inline(always)]
 pub(super) fn decode_eight(lanes: &mut [Lane<'_, '_, '_>; 8]) {
-    match (lanes[0].tables.way(), lanes[4].tables.way()) {
-        (Way::Pairs, Way::Pairs) => pairs(lanes),
-        (Way::Short, Way::Short) => singles::<8, SHORT_STEP, SHORT, SHORT>(lanes),
-        (Way::Short, Way::Long) => singles::<8, STEP, SHORT, LONG>(lanes),
-        (Way::Long, Way::Long) => singles::<8, STEP, LONG, LONG>(lanes),
-        _ => {}
+    match (lanes[0].is_short(), lanes[4].is_short()) {
+        (true, true) => singles::<8, SHORT_STEP, SHORT, SHORT>(lanes),
+        (true, false) => singles::<8, STEP, SHORT, LONG>(lanes),
+        (false, false) => singles::<8, STEP, LONG, LONG>(lanes),
+        (false, true) => {}
     }
     let (first, second) = lanes.split_at_mut(4);
     for four in [first, second] {
@@ -171,18 +191,6 @@ fn singles<const N: usize, const COUNT: usize, const BITS: u32, const OTHER_BITS
     }
 }
 
-/// Steps of one or two codes each.
-#[inline(always)]
-fn pairs<const N: usize>(lanes: &mut [Lane<'_, '_, '_>; N]) {
-    'all: loop {
-        for lane in lanes.iter_mut() {
-            if !lane.pairs() {
-                break 'all;
-            }
-        }
-    }
-}
-
 /// One of four bit streams, and where its symbols go.
 pub(super) struct Lane<'t, 'a, 'p> {
     tables: &'t Tables,
@@ -212,9 +220,9 @@ impl<'t, 'a, 'p> Lane<'t, 'a, 'p> {
         }
     }
 
-    /// Whether codes have at most [`SHORT`] bits, and are read one at a time.
+    /// Whether codes have at most [`SHORT`] bits.
     pub(super) fn is_short(&self) -> bool {
-        self.tables.way() == Way::Short
+        self.tables.is_short()
     }
 
     /// At least 56 bits of the stream and the mark below them, and room for symbols. `None` near the end of either.
@@ -227,27 +235,6 @@ impl<'t, 'a, 'p> Lane<'t, 'a, 'p> {
         let word = (u64::from_be_bytes(*next) | 1) << (used & 7);
         (self.at, self.word) = (at, word);
         Some((word, room))
-    }
-
-    /// Takes a step of some codes, or two at a time. False where nothing was done: near the end of the stream or of its plain
-    /// bytes.
-    #[inline(always)]
-    fn pairs(&mut self) -> bool {
-        let pairs = &*self.tables.pairs;
-        let Some((mut word, room)) = self.refill::<32>() else {
-            return false;
-        };
-        let mut done = 0;
-        for _ in 0..STEP {
-            let pair = pairs[(word >> (64 - BITS_MAX)) as usize];
-            word <<= pair & 63;
-            let at = done & 15;
-            room[at..at + 2].copy_from_slice(&((pair >> 8) as u16).to_le_bytes());
-            done += (pair >> 24) as usize;
-        }
-        self.word = word;
-        self.done += done;
-        true
     }
 
     /// Decodes the last symbols; says whether the stream ends as it should.

@@ -33,6 +33,7 @@
 //!
 //! Leaves to others: rows (`heap.rs`), items (`index.rs`), columns (`column.rs`), streams (`stream.rs`).
 
+use super::cell::CellPlaces;
 use super::column::{Decoded, Room, get_fixed, get_values, put_fixed, put_values};
 use super::cursor::Cursor;
 use super::heap::{self, COLUMNS_MAX, Form, HEADER_STORED, HeapRows, Taken};
@@ -43,7 +44,8 @@ use super::out::Out;
 use super::page::{Head, SIZE_BITS, SIZE_BITS_USUAL, size_bits};
 use super::sqlite::{self, Cells, CellsRead};
 use super::store::Store;
-use super::stream::{Coder, Decoder, is_constant};
+use super::stream::{self, Coder, Decoder, is_constant};
+use super::work::Work;
 use crate::PayloadError;
 
 const OTHER_BYTES: u8 = 0;
@@ -325,7 +327,7 @@ impl Ungroup {
     pub(super) fn memory(&mut self) -> usize {
         let own = [&self.forms, &self.heads, &self.plain].map(Taken::memory);
         let items: usize = self.items.streams().map(|taken| taken.memory()).sum();
-        let rest = self.room.memory() + self.cells.memory();
+        let rest = self.room.memory() + self.cells.memory() + CellPlaces::MEMORY;
         own.iter().sum::<usize>() + self.rows.memory() + items + rest
     }
 
@@ -358,11 +360,13 @@ impl Ungroup {
         if self.forms.bytes.len() != count {
             return Err(wrong("a group has not one form for each page"));
         }
-        for i in 0..count {
-            let form = self.forms.bytes[i];
-            self.page(&mut plain[i * size..(i + 1) * size], form)
-                .ok_or(wrong("a page does not come out of its streams"))?;
-        }
+        let pages = Pages {
+            groups: self,
+            plain,
+            size,
+        };
+        let joined = decoder.kernel.run(pages);
+        joined.ok_or(wrong("a page does not come out of its streams"))?;
         match self.is_used_up() {
             true => Ok(count * size),
             false => Err(wrong("streams have more than their pages need")),
@@ -428,17 +432,20 @@ impl Ungroup {
                 )
             };
         fixed(decoder, cursor, heads, Head::LEN)?;
-        decoder.get(cursor, &mut rows.flags.bytes)?;
-        let tuples = rows.flags.bytes.len();
+        let mut pending = None;
+        let flags = stream::Head::read(cursor)?;
+        let tuples = flags.len;
         if tuples * HEADER_STORED > pages_len {
             return Err(cursor.error("more tuples than their pages hold"));
         }
+        cursor.sized(&mut rows.flags.bytes, tuples)?;
+        decoder.body(flags, cursor, &mut rows.flags.bytes, &mut pending)?;
         fixed(decoder, cursor, &mut rows.headers, HEADER_STORED)?;
         fixed(decoder, cursor, &mut rows.pointers, POINTER)?;
         for nulls in &mut rows.nulls {
-            decoder.get(cursor, &mut nulls.bytes)?;
+            decoder.put_off(cursor, &mut nulls.bytes, &mut pending)?;
         }
-        decoder.get(cursor, &mut rows.rest.bytes)?;
+        decoder.put_off(cursor, &mut rows.rest.bytes, &mut pending)?;
         fixed(decoder, cursor, &mut items.lengths, LENGTH)?;
         fixed(decoder, cursor, &mut items.heads, 8)?;
         fixed(decoder, cursor, &mut items.pointers, POINTER)?;
@@ -447,10 +454,9 @@ impl Ungroup {
         for i in 0..KEYS {
             fixed(decoder, cursor, &mut items.keys[i], 8 * (i + 1))?;
         }
-        decoder.get(cursor, &mut items.long.bytes)?;
-        decoder.get(cursor, &mut items.rest.bytes)?;
-        decoder.get(cursor, &mut plain.bytes)?;
-        let mut pending = None;
+        decoder.put_off(cursor, &mut items.long.bytes, &mut pending)?;
+        decoder.put_off(cursor, &mut items.rest.bytes, &mut pending)?;
+        decoder.put_off(cursor, &mut plain.bytes, &mut pending)?;
         for (column, part) in columns.iter().zip(&mut rows.columns) {
             let values = &mut part.values;
             match usize::try_from(column.len) {
@@ -465,6 +471,7 @@ impl Ungroup {
     }
 
     /// Puts together one page, whatever its bytes are.
+    #[inline(always)]
     fn page(&mut self, page: &mut [u8], form: u8) -> Option<()> {
         match form {
             PLAIN => {
@@ -527,5 +534,25 @@ impl Ungroup {
         columns.fold(true, |all, (column, part)| all && part.is_used_up(column))
             && streams.all(Taken::is_used_up)
             && self.items.streams().all(|taken| taken.is_used_up())
+    }
+}
+
+/// Putting together the pages of a group, of which each has its form.
+struct Pages<'g, 'p> {
+    groups: &'g mut Ungroup,
+    plain: &'p mut [u8],
+    size: usize,
+}
+
+impl Work for Pages<'_, '_> {
+    type Result = Option<()>;
+
+    #[inline(always)]
+    fn run(self) -> Option<()> {
+        for (i, page) in self.plain.chunks_exact_mut(self.size).enumerate() {
+            let form = self.groups.forms.bytes[i];
+            self.groups.page(page, form)?;
+        }
+        Some(())
     }
 }

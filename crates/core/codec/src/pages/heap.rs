@@ -777,6 +777,7 @@ impl HeapParts {
     }
 
     /// Puts a page together whose head, hole and special space are in `page`. `None` if the streams do not fit it.
+    #[inline(always)]
     pub(super) fn join(
         &mut self,
         page: &mut [u8],

@@ -23,7 +23,7 @@
 use std::sync::LazyLock;
 
 use super::coding::{BITS_MAX, CodeBook, STREAM_SLACK, encode_one};
-use super::decoding::{Lane, Tables};
+use super::decoding::{Lane, Lengths, Tables};
 use super::kernel::Kernel;
 use crate::PayloadError;
 
@@ -251,9 +251,9 @@ impl Nibbles {
     }
 }
 
-fn get_lengths(cursor: &mut Cursor<'_>) -> Result<[u8; 256], PayloadError> {
+fn get_lengths(cursor: &mut Cursor<'_>) -> Result<Lengths, PayloadError> {
     let count = usize::from(cursor.byte()?) + 1;
-    let mut lengths = [0; 256];
+    let mut lengths = Lengths::new(count);
     let (mut at, mut last) = (0, 0);
     let mut half = None;
     let mut nibble = |cursor: &mut Cursor<'_>| match half.take() {
@@ -277,26 +277,17 @@ fn get_lengths(cursor: &mut Cursor<'_>) -> Result<[u8; 256], PayloadError> {
         if run > count - at {
             return Err(cursor.error("more code lengths than symbols"));
         }
-        lengths[at..at + run].fill(length);
+        lengths.put(at, run, length);
         at += run;
     }
     if half.is_some_and(|nibble| nibble != 0) {
         return Err(cursor.error("a nibble after the code lengths is not zero"));
     }
-    let space: usize = lengths
-        .iter()
-        .filter(|l| **l > 0)
-        .map(|l| 1 << (BITS_MAX - usize::from(*l)))
-        .sum();
-    if space != 1 << BITS_MAX {
+    if !lengths.fill_the_space() {
         return Err(cursor.error("code lengths do not fill the code space"));
     }
     Ok(lengths)
 }
-
-/// From this length on a stream is worth a table of pairs, if its codes have no more bits than these on average.
-const PAIRED_FROM: usize = 16 << 10;
-const PAIRED_BITS: usize = 5;
 
 /// A stream in Huffman codes, and where its bytes go.
 pub(super) struct Job<'a, 'p> {
@@ -311,19 +302,13 @@ impl<'a, 'p> Job<'a, 'p> {
         Job { coded, at, plain }
     }
 
-    /// Whether a table of pairs is worth its time.
-    fn is_paired(&self) -> bool {
-        self.plain.len() >= PAIRED_FROM && 8 * self.coded.len() <= PAIRED_BITS * self.plain.len()
-    }
-
     /// Fills `tables` and begins the four bit streams. `None`: there was one only, and it is decoded.
     fn begin<'t>(
         self,
         tables: &'t mut Tables,
-        paired: bool,
     ) -> Result<Option<[Lane<'t, 'a, 'p>; 4]>, PayloadError> {
         let Job { coded, at, plain } = self;
-        begin(Cursor::new(coded, 0, 0), tables, plain, paired).map_err(|e| e.shifted(at))
+        begin(Cursor::new(coded, 0, 0), tables, plain).map_err(|e| e.shifted(at))
     }
 
     fn damaged(at: usize) -> PayloadError {
@@ -337,10 +322,9 @@ fn begin<'t, 'a, 'p>(
     mut cursor: Cursor<'a>,
     tables: &'t mut Tables,
     plain: &'p mut [u8],
-    paired: bool,
 ) -> Result<Option<[Lane<'t, 'a, 'p>; 4]>, PayloadError> {
     let lengths = get_lengths(&mut cursor)?;
-    tables.fill(&lengths, paired);
+    tables.fill(&lengths);
     let segment = segment_len(plain.len());
     if plain.len() < FOUR_FROM {
         let at = cursor.at();
@@ -369,8 +353,8 @@ pub(super) fn decode(
     tables: &mut Tables,
     job: Job<'_, '_>,
 ) -> Result<(), PayloadError> {
-    let (at, paired) = (job.at, job.is_paired());
-    let Some(mut lanes) = job.begin(tables, paired)? else {
+    let at = job.at;
+    let Some(mut lanes) = job.begin(tables)? else {
         return Ok(());
     };
     kernel.decode_four(&mut lanes);
@@ -385,8 +369,8 @@ pub(super) fn decode_two(
     a: Job<'_, '_>,
     b: Job<'_, '_>,
 ) -> Result<(), PayloadError> {
-    let (at, paired) = (a.at, a.is_paired() && b.is_paired());
-    let (a, b) = (a.begin(first, paired)?, b.begin(second, paired)?);
+    let at = a.at;
+    let (a, b) = (a.begin(first)?, b.begin(second)?);
     let ended = match (a, b) {
         (Some(a), Some(b)) => {
             let swapped = b[0].is_short() && !a[0].is_short();

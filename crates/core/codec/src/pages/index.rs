@@ -13,6 +13,7 @@
 //!
 //! Source: itup.h and nbtree.h of PostgreSQL.
 
+use super::cell::CellPlaces;
 use super::heap::Taken;
 use super::page::{Head, Pointer, u16_at, word_at};
 use super::store::Store;
@@ -224,6 +225,8 @@ pub(super) struct IndexParts {
     pub(super) long: Taken,
     pub(super) rest: Taken,
     places: Vec<(usize, usize)>,
+    /// The same in the order of their places.
+    sorted: CellPlaces,
 }
 
 impl IndexParts {
@@ -238,6 +241,7 @@ impl IndexParts {
             long,
             rest,
             places: _,
+            sorted: _,
         } = self;
         [lengths, heads, pointers, firsts, steps, long, rest]
             .into_iter()
@@ -245,6 +249,7 @@ impl IndexParts {
     }
 
     /// Puts a page together whose head, hole and special space are in `page`. `None` if the streams do not fit it.
+    #[inline(always)]
     pub(super) fn join(&mut self, page: &mut [u8], head: &Head, order: Order) -> Option<()> {
         let count = head.pointers();
         self.places.clear();
@@ -257,18 +262,18 @@ impl IndexParts {
                     self.places.push((pointer.offset(), pointer.len()));
                 }
             }
+            self.sorted.clear(head.size);
             for i in 0..self.places.len() {
                 let (at, len) = self.places[i];
                 self.item(page.get_mut(at..at + len)?)?;
+                self.sorted.add(at, at + len)?;
             }
-            self.places.sort_unstable();
-            let mut covered = head.upper;
-            for (at, len) in self.places.iter().copied().chain([(head.special, 0)]) {
-                let gap = page.get_mut(covered..at)?;
-                gap.copy_from_slice(self.rest.take(gap.len())?);
-                covered = at + len;
-            }
-            return Some(());
+            let rest = &mut self.rest;
+            return self.sorted.gaps(head.upper, head.special, |gap| {
+                let kept = rest.take(gap.len())?;
+                page.get_mut(gap)?.copy_from_slice(kept);
+                Some(())
+            });
         }
         let mut below = head.special;
         let lengths = self.lengths.take(2 * count)?;
@@ -297,6 +302,7 @@ impl IndexParts {
         Some(())
     }
 
+    #[inline(always)]
     fn item(&mut self, item: &mut [u8]) -> Option<()> {
         let head = self.heads.take(HEAD)?;
         item.get_mut(..HEAD)?.copy_from_slice(head);
@@ -319,12 +325,21 @@ impl IndexParts {
         Some(())
     }
 
+    #[inline(always)]
     fn key(&mut self, key: &mut [u8]) -> Option<()> {
         let column = match self.keys.get_mut((key.len() / 8).wrapping_sub(1)) {
             Some(column) if key.len().is_multiple_of(8) => column,
             _ => &mut self.long,
         };
-        key.copy_from_slice(column.take(key.len())?);
+        let kept = column.take(key.len())?;
+        let (words, rest) = key.as_chunks_mut::<8>();
+        let (kept, kept_rest) = kept.as_chunks();
+        // Most keys have few words: a call to copy them would take longer.
+        words
+            .iter_mut()
+            .zip(kept)
+            .for_each(|(word, kept)| *word = *kept);
+        rest.copy_from_slice(kept_rest);
         Some(())
     }
 }

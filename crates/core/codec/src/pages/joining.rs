@@ -5,7 +5,7 @@
 //!
 //! Leaves to others: taking pages apart (`records.rs`), and reading the columns (`measures.rs`, `column.rs`).
 
-use super::batch::{Batch, FieldRead, HEADER_PIECE, Record};
+use super::batch::{BEFORE, Batch, FieldRead};
 use super::cell::{CellPlaces, HEAD, Leaf, Varint, has_rowids};
 use super::column::{Decoded, get_fixed, get_values};
 use super::cursor::Cursor;
@@ -77,17 +77,19 @@ impl ClassRead {
             };
         fixed(cursor, decoder, HEAD, &mut self.heads)?;
         fixed(cursor, decoder, POINTER, &mut self.pointers)?;
-        decoder.get(cursor, &mut self.gaps.bytes)?;
-        self.steps.bytes.clear();
+        let mut pending = None;
+        decoder.put_off(cursor, &mut self.gaps.bytes, &mut pending)?;
         self.rowids.bytes.clear();
-        if has_rowids(page) {
-            decoder.get(cursor, &mut self.steps.bytes)?;
-            fixed(cursor, decoder, ROWID, &mut self.rowids)?;
+        match has_rowids(page) {
+            true => {
+                decoder.put_off(cursor, &mut self.steps.bytes, &mut pending)?;
+                fixed(cursor, decoder, ROWID, &mut self.rowids)?;
+            }
+            false => self.steps.bytes.clear(),
         }
         if self.parts.len() < self.columns {
             self.parts.resize_with(self.columns, FieldRead::default);
         }
-        let mut pending = None;
         for part in &mut self.parts[..self.columns] {
             part.rewind();
             let head = Head::read(cursor)?;
@@ -111,6 +113,7 @@ impl ClassRead {
         is_own_used_up && self.parts[..self.columns].iter().all(FieldRead::is_used_up)
     }
 
+    #[inline(always)]
     fn rowid(&mut self) -> Option<u64> {
         let step = u64::from(self.steps.take(1)?[0]);
         self.last = match step {
@@ -140,6 +143,7 @@ impl Joining {
     }
 
     /// Puts the cells of a page together, whose head is in `page`. `None` if the streams do not fit it.
+    #[inline(always)]
     pub(super) fn join(
         &mut self,
         page: &mut [u8],
@@ -157,7 +161,7 @@ impl Joining {
                 false => None,
             };
             let record = self.batch.next(&mut class.parts[..class.columns])?;
-            let len = record.header_len + record.values.len();
+            let len = record.len();
             let rowid_len = rowid.map_or(0, Varint::len);
             let cell = Varint::len(len as u64) + rowid_len + len;
             let mut less = 0;
@@ -171,12 +175,26 @@ impl Joining {
             if start < head.content {
                 return None;
             }
-            let out = page.get_mut(start..end)?;
-            let mut at = Varint::write(len as u64, out)?;
-            if let Some(rowid) = rowid {
-                at += Varint::write(rowid, &mut out[at..])?;
+            // Below a cell nothing is written yet, as far as the last one.
+            let before = start - head.content;
+            if is_falling && before >= BEFORE {
+                let out = page.get_mut(start - BEFORE..end)?;
+                record.put_back(out)?;
+                let mut at = out.len() - len;
+                if let Some(rowid) = rowid {
+                    at -= Varint::write_back(rowid, &mut out[..at])?;
+                }
+                Varint::write_back(len as u64, &mut out[..at])?;
+            } else {
+                let out = page.get_mut(start..end)?;
+                let mut at = Varint::write(len as u64, out)?;
+                if let Some(rowid) = rowid {
+                    at += Varint::write(rowid, &mut out[at..])?;
+                }
+                let (header, values) = (record.header(), record.values());
+                out[at..at + header.len()].copy_from_slice(header);
+                out[at + header.len()..].copy_from_slice(values);
             }
-            put_record(&record, &mut out[at..]);
             Leaf::put_pointer(page, index, start);
             below = start;
             if !is_falling {
@@ -195,24 +213,6 @@ impl Joining {
     }
 
     pub(super) fn memory(&self) -> usize {
-        size_of::<[u32; 1 << 16]>() + Batch::MEMORY
+        CellPlaces::MEMORY + Batch::MEMORY
     }
-}
-
-/// Writes a record to `out`, which is as long.
-#[inline(always)]
-fn put_record(record: &Record<'_>, out: &mut [u8]) {
-    let Record {
-        header,
-        header_len,
-        values,
-    } = *record;
-    match (header.first_chunk(), out.first_chunk_mut()) {
-        (Some(header), Some(out)) if header_len <= HEADER_PIECE => {
-            let (header, out): (&[u8; HEADER_PIECE], &mut [u8; HEADER_PIECE]) = (header, out);
-            *out = *header;
-        }
-        _ => out[..header_len].copy_from_slice(&header[..header_len]),
-    }
-    out[header_len..].copy_from_slice(values);
 }

@@ -8,6 +8,7 @@
 use super::coding::{CodeBook, encode_one};
 use super::decoding::{Lane, decode_eight, decode_four};
 use super::page::between;
+use super::work::Work;
 
 /// Instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,6 +118,16 @@ impl Kernel {
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx512 => super::avx512::join(planes, width, values),
             _ => 0,
+        }
+    }
+
+    /// Does `work` with the kernel's instructions.
+    #[inline(always)]
+    pub(super) fn run<W: Work>(self, work: W) -> W::Result {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512 => super::avx512::run(work),
+            _ => work.run(),
         }
     }
 

@@ -52,6 +52,7 @@ mod store;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod work;
 
 pub use layout::{Column, Layout, Part};
 

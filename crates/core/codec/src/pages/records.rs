@@ -205,7 +205,7 @@ impl LeafRecords {
         size_of::<Record>() * (self.records.capacity() + self.batch.capacity())
             + size_of::<u64>() * self.rowids.capacity()
             + size_of::<u32>() * self.serials.capacity()
-            + size_of::<[u32; 1 << 16]>()
+            + CellPlaces::MEMORY
     }
 
     /// Finds the cells of `page`. `None`, and nothing is kept, if one is not whole, not as SQLite writes it, or overlaps another.

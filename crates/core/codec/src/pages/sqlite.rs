@@ -35,6 +35,7 @@ use super::out::Out;
 use super::records::{COLUMNS_MAX, Field, LeafRecords, NULL, PageRecords, STEP_MAX};
 use super::store::Store;
 use super::stream::{Coder, Decoder, is_constant};
+use super::work::Work;
 use crate::PayloadError;
 
 /// A group's kind, less the logarithm of its pages' size.
@@ -476,7 +477,13 @@ impl CellsRead {
         for number in 0..self.classes.len() {
             let at = cursor.at();
             self.read_class(number, decoder, cursor, plain.len())?;
-            self.pages(plain, size, number).ok_or(PayloadError::at(
+            let pages = Pages {
+                cells: self,
+                plain,
+                size,
+                number,
+            };
+            decoder.kernel.run(pages).ok_or(PayloadError::at(
                 at,
                 "a page does not come out of its streams",
             ))?;
@@ -537,6 +544,7 @@ impl CellsRead {
     }
 
     /// Puts together the pages of a class, whatever their bytes are.
+    #[inline(always)]
     fn pages(&mut self, plain: &mut [u8], size: usize, number: usize) -> Option<()> {
         let page_type = self.classes[number].0;
         self.joining.begin();
@@ -559,5 +567,22 @@ impl CellsRead {
                 .join(page, &head, class, form & POINTERS == 0)?;
         }
         Some(())
+    }
+}
+
+/// Putting together the pages of a class.
+struct Pages<'c, 'p> {
+    cells: &'c mut CellsRead,
+    plain: &'p mut [u8],
+    size: usize,
+    number: usize,
+}
+
+impl Work for Pages<'_, '_> {
+    type Result = Option<()>;
+
+    #[inline(always)]
+    fn run(self) -> Option<()> {
+        self.cells.pages(self.plain, self.size, self.number)
     }
 }
