@@ -8,8 +8,6 @@
 use std::arch::x86_64::*;
 
 use super::coding::{CodeBook, CodeWriter};
-use super::decoding::{self, Lane};
-use super::work::Work;
 
 /// Bytes that one register holds.
 pub(super) const PIECE: usize = 64;
@@ -18,11 +16,7 @@ pub(super) fn is_available() -> bool {
     std::arch::is_x86_feature_detected!("avx512f")
         && std::arch::is_x86_feature_detected!("avx512bw")
         && std::arch::is_x86_feature_detected!("avx512vbmi")
-        && std::arch::is_x86_feature_detected!("bmi1")
-        && std::arch::is_x86_feature_detected!("bmi2")
-        && std::arch::is_x86_feature_detected!("avx2")
-        && std::arch::is_x86_feature_detected!("lzcnt")
-        && std::arch::is_x86_feature_detected!("movbe")
+        && super::avx2::is_available()
 }
 
 /// As the scalar kernel's.
@@ -209,42 +203,6 @@ fn rest(codes: &CodeBook, plain: &[u8], writer: &mut CodeWriter, out: &mut [u8])
             u32::from(codes.lengths[symbol]),
         );
     }
-}
-
-/// As the scalar kernel's, whose shifts then need no register of their own.
-pub(super) fn decode_four(lanes: &mut [Lane<'_, '_, '_>; 4]) {
-    assert!(is_available());
-    // SAFETY: a caller of a function with target features must have them; that was just asked.
-    unsafe { decode_four_shifted(lanes) }
-}
-
-#[target_feature(enable = "bmi1,bmi2")]
-fn decode_four_shifted(lanes: &mut [Lane<'_, '_, '_>; 4]) {
-    decoding::decode_four(lanes);
-}
-
-/// The same for eight streams.
-pub(super) fn decode_eight(lanes: &mut [Lane<'_, '_, '_>; 8]) {
-    assert!(is_available());
-    // SAFETY: a caller of a function with target features must have them; that was just asked.
-    unsafe { decode_eight_shifted(lanes) }
-}
-
-#[target_feature(enable = "bmi1,bmi2")]
-fn decode_eight_shifted(lanes: &mut [Lane<'_, '_, '_>; 8]) {
-    decoding::decode_eight(lanes);
-}
-
-/// Does `work`, which the compiler may then do with wider copies, and by instructions that count bits and shift by any number.
-pub(super) fn run<W: Work>(work: W) -> W::Result {
-    assert!(is_available());
-    // SAFETY: a caller of a function with target features must have them; that was just asked.
-    unsafe { run_wide(work) }
-}
-
-#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,movbe")]
-fn run_wide<W: Work>(work: W) -> W::Result {
-    work.run()
 }
 
 /// Whether a byte of `known` is not set that `bytes` have as an index: the first such piece of 64 bytes, from piece `from`

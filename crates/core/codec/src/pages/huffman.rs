@@ -387,3 +387,72 @@ pub(super) fn decode_two(
     };
     ended.then_some(()).ok_or(Job::damaged(at))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Streams of any length, whose longest codes have few bits or many.
+    fn streams() -> Vec<Vec<u8>> {
+        let lens = [16, 255, 256, 257, 300, 1023, 4096, 9001, 40_000];
+        let spread = |len: usize, symbols: u32| {
+            let mut state = 7 + len as u64;
+            let mut next = || {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                (state >> 40) as u32
+            };
+            // Low symbols are the most frequent.
+            (0..len)
+                .map(|_| (next() % symbols & next() % symbols) as u8)
+                .collect()
+        };
+        lens.iter()
+            .flat_map(|len| [2, 9, 60, 256].map(|symbols| spread(*len, symbols)))
+            .collect()
+    }
+
+    fn coded(plain: &[u8]) -> Vec<u8> {
+        let (mut room, mut memory) = (Vec::new(), vec![0; 2 * plain.len() + 400]);
+        let counts = count(plain, 1);
+        let coded = Coded::new(Kernel::Scalar, plain, &counts, false, &mut room);
+        let mut out = Out::new(&mut memory);
+        coded.put(&mut out);
+        let len = out.len();
+        memory.truncate(len);
+        memory
+    }
+
+    /// Goal: two streams that are decoded together are those that they are alone, with every kernel, and a fault in one of them
+    /// is found.
+    #[test]
+    fn streams_that_are_decoded_together_come_back() {
+        let all: Vec<(Vec<u8>, Vec<u8>)> = streams()
+            .into_iter()
+            .map(|plain| (coded(&plain), plain))
+            .collect();
+        let mut tables = [Tables::new(), Tables::new()];
+        let mut both = |kernel, a: (&[u8], usize), b: (&[u8], usize)| {
+            let (mut first, mut second) = (vec![0xee; a.1], vec![0xee; b.1]);
+            let jobs = (Job::new(a.0, 5, &mut first), Job::new(b.0, 90, &mut second));
+            decode_two(kernel, &mut tables, jobs.0, jobs.1).map(|()| (first, second))
+        };
+        for kernel in Kernel::ALL.into_iter().filter(|k| k.is_available()) {
+            for (a, plain_a) in &all {
+                let mut alone = vec![0xee; plain_a.len()];
+                let mut own = Tables::new();
+                assert_eq!(decode(kernel, &mut own, Job::new(a, 0, &mut alone)), Ok(()));
+                assert!(alone == *plain_a, "{kernel:?} {}", plain_a.len());
+                for (b, plain_b) in &all {
+                    let (len_a, len_b) = (plain_a.len(), plain_b.len());
+                    let (first, second) = both(kernel, (a, len_a), (b, len_b)).unwrap();
+                    let same = first == *plain_a && second == *plain_b;
+                    assert!(same, "{kernel:?} {len_a} {len_b}");
+                    assert!(both(kernel, (a, len_a), (&b[..b.len() - 1], len_b)).is_err());
+                    assert!(both(kernel, (&a[..a.len() - 1], len_a), (b, len_b)).is_err());
+                }
+            }
+        }
+    }
+}

@@ -13,21 +13,25 @@ use super::work::Work;
 /// Instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kernel {
-    /// AVX-512 with VBMI: tables of 256 bytes are looked up for 64 bytes at a time.
+    /// AVX-512 with VBMI: tables of 256 bytes are looked up for 64 bytes at a time. It has all of AVX2's, too.
     Avx512,
+    /// AVX2, BMI and LZCNT, for decoding alone.
+    Avx2,
     Scalar,
 }
 
 impl Kernel {
-    pub(crate) const ALL: [Kernel; 2] = [Kernel::Avx512, Kernel::Scalar];
+    pub(crate) const ALL: [Kernel; 3] = [Kernel::Avx512, Kernel::Avx2, Kernel::Scalar];
 
     /// Whether this processor has the instructions.
     pub(crate) fn is_available(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx512 => super::avx512::is_available(),
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2 => super::avx2::is_available(),
             #[cfg(not(target_arch = "x86_64"))]
-            Kernel::Avx512 => false,
+            Kernel::Avx512 | Kernel::Avx2 => false,
             Kernel::Scalar => true,
         }
     }
@@ -126,7 +130,7 @@ impl Kernel {
     pub(super) fn run<W: Work>(self, work: W) -> W::Result {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512 => super::avx512::run(work),
+            Kernel::Avx512 | Kernel::Avx2 => super::avx2::run(work),
             _ => work.run(),
         }
     }
@@ -135,7 +139,7 @@ impl Kernel {
     pub(super) fn decode_four(self, lanes: &mut [Lane<'_, '_, '_>; 4]) {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512 => super::avx512::decode_four(lanes),
+            Kernel::Avx512 | Kernel::Avx2 => super::avx2::decode_four(lanes),
             _ => decode_four(lanes),
         }
     }
@@ -144,7 +148,7 @@ impl Kernel {
     pub(super) fn decode_eight(self, lanes: &mut [Lane<'_, '_, '_>; 8]) {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512 => super::avx512::decode_eight(lanes),
+            Kernel::Avx512 | Kernel::Avx2 => super::avx2::decode_eight(lanes),
             _ => decode_eight(lanes),
         }
     }

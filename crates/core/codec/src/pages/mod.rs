@@ -27,6 +27,8 @@ use crate::encoded::{Encoded, worth};
 use crate::{Level, PayloadError};
 
 #[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
 mod batch;
 mod cell;
