@@ -132,8 +132,7 @@ fn main() {
         let bytes: usize = blocks.iter().map(|block| block.plain.len()).sum();
         let megabytes = bytes as f64 / 1e6;
         let name = path.rsplit('/').next().unwrap_or(path);
-        let speeds =
-            [0, 1].map(|i| megabytes / quantile(&sorted(times.iter().map(|t| t[i])), 0.5));
+        let speeds = [0, 1].map(|i| megabytes / quantile(&sorted(times.iter().map(|t| t[i])), 0.5));
         let ratios = sorted(times.iter().map(|[zstd, pages]| zstd / pages));
         println!(
             "{name:<24} {megabytes:>6.1} {:>7.0} {:>7.0}  {:.2} [{:.2}-{:.2}]",

@@ -405,7 +405,7 @@ mod tests {
             };
             // Low symbols are the most frequent.
             (0..len)
-                .map(|_| (next() % symbols & next() % symbols) as u8)
+                .map(|_| ((next() % symbols) & (next() % symbols)) as u8)
                 .collect()
         };
         lens.iter()
