@@ -50,7 +50,7 @@ pub use errorlog::LOG_NAMES;
 pub use flow::{Argument, FIRST_DATABASE, Login, Outcome, Variable};
 pub use memory::{Claim, Memory};
 pub use message::Message;
-pub use query::{VIEWS, View};
+pub use query::{View, views};
 pub use server::{Database, Databases, Defaults, Prober, RunningRequest, Server, Setup, Unusable};
 pub use session::Session;
 pub use sink::{Command, DoneEvent, ReceiverGone, Recorder, Sink, SinkEvent};

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Stage, numbers, rows, run, said, value};
-use longshore_tsql::{Column, Type, VIEWS};
+use longshore_tsql::{Column, Type, views};
 use proptest::prelude::*;
 
 /// Type and value of an expression.
@@ -327,7 +327,7 @@ fn every_view_can_be_read_whole_before_and_after_a_backup() {
     let stage = Stage::new();
     let mut session = stage.session();
     for round in 0..2 {
-        for view in VIEWS {
+        for view in views() {
             let place = view.database.map_or(String::new(), |d| format!("{d}."));
             let record = run(
                 &mut session,

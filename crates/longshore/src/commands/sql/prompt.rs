@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_io::{HostClock, SmallFile, Storage};
-use longshore_tsql::VIEWS;
 use longshore_tsql::syntax::{OPTIONS, may_have_secret};
+use longshore_tsql::views;
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -173,7 +173,7 @@ impl Prompt {
             Some(database) => format!("{database}.{}.{}", v.schema, v.name),
             None => format!("{}.{}", v.schema, v.name),
         };
-        words.extend(VIEWS.iter().map(view));
+        words.extend(views().map(view));
         words.sort_unstable();
         words.dedup();
         editor.set_helper(Some(Words(words)));

@@ -1,4 +1,9 @@
 //! Values that are known without a query: literals, variables and `@@NAME`.
+//!
+//! Invariants
+//! - The server's version is that of the SQL Server whose language this is, everywhere the same; its name is its own.
+//!
+//! Leaves to others: values of expressions (`direct`, `translate`).
 
 use super::context::QueryContext;
 use crate::convert::{convert, narrow, parse_decimal};
@@ -61,7 +66,7 @@ pub fn global(context: &QueryContext, name: &str) -> Result<(Type, Value), Messa
         "@@SPID" => whole(context.id.into()),
         "@@SERVERNAME" => text(context.server.setup.name.clone()),
         "@@SERVICENAME" => text("LONGSHORE".to_owned()),
-        "@@VERSION" => text(version()),
+        "@@VERSION" => text(version_of_language()),
         "@@LANGUAGE" => text("us_english".to_owned()),
         "@@MAX_PRECISION" => whole(38),
         "@@FETCH_STATUS" => whole(context.cursors.fetch_status),
@@ -70,7 +75,19 @@ pub fn global(context: &QueryContext, name: &str) -> Result<(Type, Value), Messa
     })
 }
 
-/// The text of `@@VERSION`.
+/// The text of `@@VERSION`: drivers and tools read its beginning and the numbers after ` - `.
+fn version_of_language() -> String {
+    format!(
+        "Microsoft SQL Server 2022, as it is spoken by Longshore {} - {PRODUCT_VERSION} ({})",
+        env!("CARGO_PKG_VERSION"),
+        std::env::consts::ARCH
+    )
+}
+
+/// The version of SQL Server whose language this is.
+pub const PRODUCT_VERSION: &str = "16.0.4236.2";
+
+/// The program's own version.
 pub fn version() -> String {
     format!(
         "Longshore {} ({}); speaks the backup language of Microsoft SQL Server 2022",

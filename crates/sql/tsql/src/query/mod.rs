@@ -21,6 +21,7 @@
 mod cell;
 mod collation;
 mod context;
+mod datatypes;
 mod digest;
 mod direct;
 mod function;
@@ -29,6 +30,7 @@ mod json;
 mod known;
 mod like;
 mod markup;
+mod metadata;
 mod moment;
 mod number;
 mod objects;
@@ -46,6 +48,8 @@ mod tests;
 mod texts;
 mod translate;
 mod variance;
+mod view;
+mod views;
 mod xml;
 mod zones;
 
@@ -61,13 +65,15 @@ use crate::value::{Type, Value};
 pub(crate) use cell::{stored, typed_value};
 pub(crate) use context::{BatchPlace, QueryContext};
 pub(crate) use known::{text_kind, value_of};
+pub(crate) use objects::facts as type_facts;
 pub(crate) use packed::rows as packed_rows;
 pub(crate) use plan::{FunctionCall, FunctionCode, MadeTable, QueryPlan};
 pub(crate) use reader::{QuerySource, Reader};
-pub use schema::{VIEWS, View};
 pub(crate) use sqlite::{Sqlite, SqliteCache};
 pub(crate) use texts::parts as name_parts;
 pub(crate) use translate::{NESTING_MAX, ROW_NUMBER, check_order, parts};
+pub use view::View;
+pub use views::views;
 
 /// Finds the meaning of a query. Errors: what cannot be read or is not known here.
 pub(crate) fn prepare(context: &QueryContext, query: &Fragment) -> Result<QueryPlan, Message> {

@@ -13,27 +13,27 @@ use crate::convert::{parse_moment, type_of};
 use crate::message::Message;
 use crate::server::Server;
 use crate::server::objects::{FUNCTIONS, PROCEDURE, StoredObject, TABLE, VIEW};
-use crate::syntax::{Statement, parse};
+use crate::syntax::{RoutineParameter, Statement, parse};
 use crate::tables::{KeyKind, TableShape};
 use crate::value::{Type, Value};
 
 type Rows = Result<Vec<Vec<Value>>, Message>;
 
 /// The number of the schema `dbo`.
-const DBO: i64 = 1;
+pub(super) const DBO: i64 = 1;
 
 /// Nothing of this kind exists here.
 pub(super) fn nothing(_: &Server, _: &str) -> Rows {
     Ok(Vec::new())
 }
 
-fn of(server: &Server, database: &str) -> Vec<Arc<StoredObject>> {
+pub(super) fn of(server: &Server, database: &str) -> Vec<Arc<StoredObject>> {
     let mut all = server.kept.objects();
     all.retain(|o| o.object.database.eq_ignore_ascii_case(database));
     all
 }
 
-fn date(text: &str) -> Value {
+pub(super) fn date(text: &str) -> Value {
     parse_moment(text).map_or(Value::Null, |(at, _)| Value::DateTime(at))
 }
 
@@ -74,7 +74,7 @@ fn with(mut row: Vec<Value>, more: impl IntoIterator<Item = Value>) -> Vec<Value
 }
 
 /// The keys of a table as `sys.objects` has them: a number next to their table's, as they have none of their own.
-fn key_id(table: i64, place: usize) -> i64 {
+pub(super) fn key_id(table: i64, place: usize) -> i64 {
     -(table * 1000 + place as i64 + 1) % i64::from(i32::MAX)
 }
 
@@ -147,7 +147,7 @@ pub(super) fn tables(server: &Server, database: &str) -> Rows {
 }
 
 /// `system_type_id`, the length in bytes, the precision and the scale of a type, as `sys.columns` has them.
-pub(super) fn facts(kind: Type) -> [i64; 4] {
+pub(crate) fn facts(kind: Type) -> [i64; 4] {
     let length = |n: Option<u16>, bytes: i64| n.map_or(-1, |n| i64::from(n) * bytes);
     match kind {
         Type::Bit => [104, 1, 1, 0],
@@ -184,49 +184,39 @@ pub(super) fn facts(kind: Type) -> [i64; 4] {
     }
 }
 
-pub(super) fn columns(server: &Server, database: &str) -> Rows {
-    let mut rows = Vec::new();
-    for (o, shape) in tables_of(server, database) {
-        for (column, number) in shape.columns.iter().zip(1..) {
-            let [type_id, length, precision, scale] = facts(column.kind);
-            let collation = match column.kind.is_text() {
-                true => Value::text("SQL_Latin1_General_CP1_CI_AS"),
-                false => Value::Null,
-            };
-            rows.push(vec![
-                Value::Int(o.object.id),
-                Value::text(column.name.as_str()),
-                Value::Int(number),
-                Value::Int(type_id),
-                Value::Int(type_id),
-                Value::Int(length),
-                Value::Int(precision),
-                Value::Int(scale),
-                collation,
-                Value::bit(column.nullable),
-                Value::bit(true),
-                Value::bit(column.identity.is_some()),
-                Value::bit(false),
-            ]);
-        }
+/// A parameter of a procedure or a function.
+pub(super) struct KnownParameter {
+    pub name: String,
+    pub kind: Type,
+    pub output: bool,
+}
+
+/// The parameters of a procedure or a function.
+pub(super) fn schema_parameters(o: &StoredObject) -> Vec<KnownParameter> {
+    if o.table.is_some() {
+        return Vec::new();
     }
-    Ok(rows)
+    let routine = match parse(&o.object.definition) {
+        Ok(mut batch) => batch.statements.pop().map(|s| s.statement),
+        Err(_) => None,
+    };
+    let Some(Statement::Routine(routine)) = routine else {
+        return Vec::new();
+    };
+    let known = |parameter: &RoutineParameter| KnownParameter {
+        name: parameter.name.clone(),
+        kind: type_of(&parameter.kind.name, &parameter.kind.sizes).unwrap_or(Type::SqlVariant),
+        output: parameter.output,
+    };
+    routine.parameters.iter().map(known).collect()
 }
 
 /// The parameters of procedures and functions.
 pub(super) fn parameters(server: &Server, database: &str) -> Rows {
     let mut rows = Vec::new();
     for o in of(server, database) {
-        let routine = match parse(&o.object.definition) {
-            Ok(mut batch) => batch.statements.pop().map(|s| s.statement),
-            Err(_) => None,
-        };
-        let Some(Statement::Routine(routine)) = routine else {
-            continue;
-        };
-        for (parameter, number) in routine.parameters.iter().zip(1..) {
-            let kind = type_of(&parameter.kind.name, &parameter.kind.sizes);
-            let [type_id, length, precision, scale] = facts(kind.unwrap_or(Type::SqlVariant));
+        for (parameter, number) in schema_parameters(&o).iter().zip(1..) {
+            let [type_id, length, precision, scale] = facts(parameter.kind);
             rows.push(vec![
                 Value::Int(o.object.id),
                 Value::text(parameter.name.as_str()),
@@ -238,86 +228,6 @@ pub(super) fn parameters(server: &Server, database: &str) -> Rows {
                 Value::Int(scale),
                 Value::bit(parameter.output),
                 // SQL Server knows only the defaults of its own assemblies.
-                Value::bit(false),
-            ]);
-        }
-    }
-    Ok(rows)
-}
-
-/// A table's primary key is its index 1, and the table itself where there is none is index 0.
-pub(super) fn indexes(server: &Server, database: &str) -> Rows {
-    let mut rows = Vec::new();
-    for (o, shape) in tables_of(server, database) {
-        let is_primary = |kind: KeyKind| kind == KeyKind::Primary;
-        let mut row = |name: Value, number: i64, kind: Option<KeyKind>, words: (i64, &str)| {
-            let is = |wanted| Value::bit(kind == Some(wanted));
-            rows.push(vec![
-                Value::Int(o.object.id),
-                name,
-                Value::Int(number),
-                Value::Int(words.0),
-                Value::text(words.1),
-                Value::bit(kind.is_some()),
-                Value::Int(1),
-                is(KeyKind::Primary),
-                is(KeyKind::Unique),
-                Value::bit(false),
-            ]);
-        };
-        match shape.keys.iter().find(|k| is_primary(k.kind)) {
-            Some(key) => {
-                let name = Value::text(key.name.as_str());
-                row(name, 1, Some(key.kind), (1, "CLUSTERED"));
-            }
-            None => row(Value::Null, 0, None, (0, "HEAP")),
-        }
-        let keys = shape.keys.iter().filter(|k| !is_primary(k.kind));
-        let keys = keys.map(|k| (k.name.clone(), Some(k.kind)));
-        let plain = shape.indexes.iter().filter(|i| !i.unique);
-        let plain = plain.map(|i| (i.name.clone(), None));
-        for ((name, kind), number) in keys.chain(plain).zip(2..) {
-            row(Value::Text(name), number, kind, (2, "NONCLUSTERED"));
-        }
-    }
-    Ok(rows)
-}
-
-pub(super) fn check_constraints(server: &Server, database: &str) -> Rows {
-    let mut rows = Vec::new();
-    for (o, shape) in tables_of(server, database) {
-        let before = shape.keys.len() + shape.foreign.len();
-        for (i, check) in shape.checks.iter().enumerate() {
-            rows.push(vec![
-                Value::text(check.name.as_str()),
-                Value::Int(key_id(o.object.id, before + i)),
-                Value::Int(DBO),
-                Value::Int(o.object.id),
-                Value::text("C "),
-                Value::text("CHECK_CONSTRAINT"),
-                Value::bit(false),
-                Value::bit(false),
-                Value::text(format!("({})", check.condition)),
-            ]);
-        }
-    }
-    Ok(rows)
-}
-
-pub(super) fn foreign_keys(server: &Server, database: &str) -> Rows {
-    let mut rows = Vec::new();
-    for (o, shape) in tables_of(server, database) {
-        for (i, key) in shape.foreign.iter().enumerate() {
-            let other = server.kept.named(&key.table, database);
-            rows.push(vec![
-                Value::text(key.name.as_str()),
-                Value::Int(key_id(o.object.id, shape.keys.len() + i)),
-                Value::Int(DBO),
-                Value::Int(o.object.id),
-                Value::text("F "),
-                Value::text("FOREIGN_KEY_CONSTRAINT"),
-                other.map_or(Value::Null, |o| Value::Int(o.object.id)),
-                Value::bit(false),
                 Value::bit(false),
             ]);
         }
@@ -377,7 +287,9 @@ pub(super) fn sysobjects(server: &Server, database: &str) -> Rows {
 
 pub(super) fn schemas(_: &Server, _: &str) -> Rows {
     let row = |(name, id): (&str, i64)| vec![Value::text(name), Value::Int(id), Value::Int(id)];
-    Ok([("dbo", DBO), ("sys", 4)].map(row).into())
+    Ok([("dbo", DBO), ("INFORMATION_SCHEMA", 3), ("sys", 4)]
+        .map(row)
+        .into())
 }
 
 /// The host, as far as scripts ask: which separator its paths have.
@@ -406,7 +318,7 @@ pub(super) fn views(server: &Server, database: &str) -> Rows {
 }
 
 /// The names that a row of INFORMATION_SCHEMA begins with.
-fn full_name(o: &StoredObject) -> Vec<Value> {
+pub(super) fn full_name(o: &StoredObject) -> Vec<Value> {
     let object = &o.object;
     [object.database.as_str(), "dbo", object.name.as_str()]
         .map(Value::text)
@@ -453,39 +365,4 @@ pub(super) fn schema_routines(server: &Server, database: &str) -> Rows {
         Some(with(with(full_name(&o), full_name(&o)), more))
     };
     Ok(all.filter_map(row).collect())
-}
-
-pub(super) fn schema_columns(server: &Server, database: &str) -> Rows {
-    let mut rows = Vec::new();
-    for (o, shape) in tables_of(server, database) {
-        for (column, number) in shape.columns.iter().zip(1..) {
-            let [_, _, precision, scale] = facts(column.kind);
-            let shown = column.kind.to_string();
-            let name = shown.split('(').next().unwrap_or_default();
-            let length = match column.kind {
-                Type::VarChar(n) | Type::NVarChar(n) | Type::VarBinary(n) => {
-                    Value::Int(n.map_or(-1, i64::from))
-                }
-                Type::Char(n) | Type::NChar(n) | Type::Binary(n) => Value::Int(n.into()),
-                _ => Value::Null,
-            };
-            let number_only = |n: i64| match column.kind.is_number() {
-                true => Value::Int(n),
-                false => Value::Null,
-            };
-            let default = column.default.as_ref();
-            let more = [
-                Value::text(column.name.as_str()),
-                Value::Int(number),
-                default.map_or(Value::Null, |d| Value::text(format!("({d})"))),
-                Value::text(if column.nullable { "YES" } else { "NO" }),
-                Value::text(name),
-                length,
-                number_only(precision),
-                number_only(scale),
-            ];
-            rows.push(with(full_name(&o), more));
-        }
-    }
-    Ok(rows)
 }

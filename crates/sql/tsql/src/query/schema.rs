@@ -5,8 +5,6 @@
 //! here changes anything.
 //!
 //! Invariants
-//! - A name without a database or a schema means the current database and `dbo`. A name of more parts than three finds
-//!   nothing.
 //! - A row that is made by [`filled`] has a value, or NULL, for each declared column.
 //! - `has_index` is true only for columns with which an index of the catalog begins; a test compares it with the catalog.
 //!
@@ -16,108 +14,15 @@ use longshore_accelerators::{AcceleratorStatus, configured, status};
 use longshore_catalog::{KeptBy, KeptCertificate};
 
 use super::objects;
-use super::system::{self, DATABASE_FIRST, Facts};
-use crate::convert::{parse_moment, type_of};
+use super::system::{self, DATABASE_FIRST};
+use super::view::Facts;
+pub use super::view::{RowOrigin, View};
+use crate::convert::parse_moment;
 use crate::flow::{FIRST_DATABASE, SYSTEM_DATABASES};
 use crate::message::{self, Message};
 use crate::server::Server;
 use crate::settings::settings;
-use crate::value::{Column, Type, Value};
-
-/// The source of a view's rows.
-#[derive(Clone, Copy)]
-pub enum RowOrigin {
-    /// The catalog's table of the same name.
-    Catalog,
-    /// Computed when a query needs them.
-    Made(fn(&Server) -> Made),
-    /// The same for a database, by its name.
-    OfDatabase(fn(&Server, &str) -> Made),
-    /// The same by the names of columns; all others are NULL.
-    Facts(fn(&Server, &str) -> Result<Vec<Facts>, Message>),
-}
-
-/// Rows that were computed.
-pub(super) type Made = Result<Vec<Vec<Value>>, Message>;
-
-/// A view that queries can name.
-pub struct View {
-    /// The only database that has it; `None`: every database does.
-    pub database: Option<&'static str>,
-    pub schema: &'static str,
-    pub name: &'static str,
-    /// `name type, …`, as documentation writes it.
-    declared: &'static str,
-    pub(super) rows: RowOrigin,
-}
-
-impl std::fmt::Debug for View {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{}", self.schema, self.name)
-    }
-}
-
-impl View {
-    pub fn columns(&self) -> Vec<Column> {
-        let mut all = Vec::new();
-        let mut rest = self.declared;
-        while let Some((name, after)) = rest.trim_start().split_once(' ') {
-            // A comma inside parentheses belongs to a type.
-            let mut open = 0;
-            let end = after.find(|c: char| {
-                open += i32::from(c == '(') - i32::from(c == ')');
-                c == ',' && open == 0
-            });
-            let (kind, later) = match end {
-                Some(end) => (&after[..end], &after[end + 1..]),
-                None => (after, ""),
-            };
-            let (kind_name, sizes) = kind.trim().split_once('(').unwrap_or((kind.trim(), ""));
-            let sizes: Vec<Option<u32>> = sizes
-                .trim_end_matches(')')
-                .split(',')
-                .filter(|s| !s.is_empty())
-                .map(|s| s.trim().parse().ok())
-                .collect();
-            let kind = type_of(kind_name, &sizes).unwrap_or(Type::NVarChar(None));
-            all.push(Column::new(name, kind));
-            rest = later;
-        }
-        all
-    }
-
-    /// Its rows for a database, if they are computed for one.
-    pub(super) fn rows_of(&self, server: &Server, database: &str) -> Option<Made> {
-        match self.rows {
-            RowOrigin::OfDatabase(rows) => Some(rows(server, database)),
-            RowOrigin::Facts(rows) => Some(rows(server, database).map(|all| {
-                let row = |facts| filled(self.name, facts);
-                all.into_iter().map(row).collect()
-            })),
-            RowOrigin::Catalog | RowOrigin::Made(_) => None,
-        }
-    }
-
-    /// The view of these name parts, `[[database.]schema.]name`, and its database; omitted parts are empty.
-    pub fn find(parts: &[String], database: &str) -> Option<(&'static View, String)> {
-        let (name, before) = parts.split_last()?;
-        let mut before = before.iter().rev().map(String::as_str);
-        let schema = before.next().unwrap_or("");
-        let place = before.next().filter(|d| !d.is_empty()).unwrap_or(database);
-        if before.next().is_some() {
-            return None;
-        }
-        let same = |a: &str, b: &str| a.eq_ignore_ascii_case(b);
-        let found = VIEWS.iter().find(|view| {
-            let here = view.database.is_none_or(|d| same(d, place));
-            // A name without a schema means `dbo`.
-            let in_schema =
-                same(schema, view.schema) || (schema.is_empty() && view.schema == "dbo");
-            here && in_schema && same(name, view.name)
-        });
-        found.map(|view| (view, place.to_owned()))
-    }
-}
+use crate::value::Value;
 
 /// Columns that an index of the catalog begins with, and that are compared as the catalog keeps them: numbers.
 const INDEXED: &[&str] = &["media_set_id", "backup_set_id", "restore_history_id"];
@@ -199,8 +104,8 @@ macro_rules! schema {
     };
 }
 
-/// Every view.
-pub static VIEWS: &[View] = &[
+/// The views of this file.
+pub(super) static VIEWS: &[View] = &[
     msdb!(
         "backupmediaset",
         "media_set_id int, media_uuid uniqueidentifier, media_family_count tinyint, name nvarchar(128), \
@@ -370,13 +275,6 @@ pub static VIEWS: &[View] = &[
          is_schema_published bit"
     ),
     of_database!(
-        "all_objects",
-        objects::objects,
-        "name nvarchar(128), object_id int, principal_id int, schema_id int, parent_object_id int, type char(2), \
-         type_desc nvarchar(60), create_date datetime, modify_date datetime, is_ms_shipped bit, is_published bit, \
-         is_schema_published bit"
-    ),
-    of_database!(
         "procedures",
         objects::procedures,
         "name nvarchar(128), object_id int, principal_id int, schema_id int, parent_object_id int, type char(2), \
@@ -391,25 +289,6 @@ pub static VIEWS: &[View] = &[
          type_desc nvarchar(60), create_date datetime, modify_date datetime, is_ms_shipped bit, is_published bit, \
          is_schema_published bit, lob_data_space_id int, max_column_id_used int, uses_ansi_nulls bit, \
          temporal_type tinyint, temporal_type_desc nvarchar(60), is_external bit, is_memory_optimized bit"
-    ),
-    of_database!(
-        "columns",
-        objects::columns,
-        "object_id int, name nvarchar(128), column_id int, system_type_id tinyint, user_type_id int, \
-         max_length smallint, precision tinyint, scale tinyint, collation_name nvarchar(128), is_nullable bit, \
-         is_ansi_padded bit, is_identity bit, is_computed bit"
-    ),
-    of_database!(
-        "indexes",
-        objects::indexes,
-        "object_id int, name nvarchar(128), index_id int, type tinyint, type_desc nvarchar(60), is_unique bit, \
-         data_space_id int, is_primary_key bit, is_unique_constraint bit, is_disabled bit"
-    ),
-    of_database!(
-        "foreign_keys",
-        objects::foreign_keys,
-        "name nvarchar(128), object_id int, schema_id int, parent_object_id int, type char(2), \
-         type_desc nvarchar(60), referenced_object_id int, is_disabled bit, is_not_trusted bit"
     ),
     of_database!(
         "sql_modules",
@@ -549,12 +428,6 @@ pub static VIEWS: &[View] = &[
         "session_id smallint, exec_context_id int, wait_duration_ms bigint, wait_type nvarchar(60), \
          blocking_session_id smallint, resource_description nvarchar(3072)"
     ),
-    of_database!(
-        "check_constraints",
-        objects::check_constraints,
-        "name nvarchar(128), object_id int, schema_id int, parent_object_id int, type char(2), \
-         type_desc nvarchar(60), is_disabled bit, is_not_trusted bit, definition nvarchar(4000)"
-    ),
     schema!(
         "TABLES",
         objects::schema_tables,
@@ -572,13 +445,6 @@ pub static VIEWS: &[View] = &[
         "SPECIFIC_CATALOG nvarchar(128), SPECIFIC_SCHEMA nvarchar(128), SPECIFIC_NAME nvarchar(128), \
          ROUTINE_CATALOG nvarchar(128), ROUTINE_SCHEMA nvarchar(128), ROUTINE_NAME nvarchar(128), \
          ROUTINE_TYPE nvarchar(20), ROUTINE_DEFINITION nvarchar(4000), CREATED datetime, LAST_ALTERED datetime"
-    ),
-    schema!(
-        "COLUMNS",
-        objects::schema_columns,
-        "TABLE_CATALOG nvarchar(128), TABLE_SCHEMA nvarchar(128), TABLE_NAME nvarchar(128), \
-         COLUMN_NAME nvarchar(128), ORDINAL_POSITION int, COLUMN_DEFAULT nvarchar(4000), IS_NULLABLE varchar(3), \
-         DATA_TYPE nvarchar(128), CHARACTER_MAXIMUM_LENGTH int, NUMERIC_PRECISION tinyint, NUMERIC_SCALE int"
     ),
     of_database!(
         "dm_hadr_database_replica_states",
@@ -861,19 +727,10 @@ pub(super) fn database_names(server: &Server) -> Vec<String> {
     own.chain(server.database_names()).collect()
 }
 
-/// A row of a view that has a value for some of its columns and NULL for all others.
-fn filled(view: &str, values: Vec<(&str, Value)>) -> Vec<Value> {
-    let columns = VIEWS.iter().find(|v| v.name == view).map(View::columns);
-    let mut columns = columns.unwrap_or_default().into_iter();
-    let mut row: Vec<(String, Value)> = columns.by_ref().map(|c| (c.name, Value::Null)).collect();
-    for (name, value) in values {
-        let place = row.iter_mut().find(|(column, _)| column == name);
-        debug_assert!(place.is_some(), "{view} has no column {name}");
-        if let Some((_, place)) = place {
-            *place = value;
-        }
-    }
-    row.into_iter().map(|(_, value)| value).collect()
+/// A row of one of these views that has a value for some of its columns and NULL for all others.
+fn filled(view: &str, values: Facts) -> Vec<Value> {
+    let found = VIEWS.iter().find(|v| v.name == view);
+    found.map_or_else(Vec::new, |view| view.filled(values))
 }
 
 /// Databases that statements can back up, and master: maintenance solutions run commands from it, if it is there. SQL
@@ -1124,23 +981,7 @@ fn messages(_server: &Server) -> Result<Vec<Vec<Value>>, Message> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn declarations_are_read_whole() {
-        for view in VIEWS {
-            let columns = view.columns();
-            let commas = view.declared.matches(", ").count();
-            assert_eq!(columns.len(), commas + 1, "{view:?}");
-            for column in &columns {
-                assert_ne!(
-                    column.kind,
-                    Type::NVarChar(None),
-                    "{view:?} {}",
-                    column.name
-                );
-            }
-        }
-    }
+    use crate::value::Type;
 
     #[test]
     fn the_catalog_has_an_index_of_each_column_that_is_said_to_have_one() {
@@ -1162,21 +1003,5 @@ mod tests {
                 assert_eq!(column.kind, Type::Int, "{view:?}");
             }
         }
-    }
-
-    #[test]
-    fn names_find_their_views_from_where_they_are_seen() {
-        let find = |name: &str, database: &str| {
-            let parts: Vec<_> = name.split('.').map(str::to_owned).collect();
-            View::find(&parts, database).map(|(v, _)| v.name)
-        };
-        assert_eq!(find("msdb.dbo.backupset", "shop"), Some("backupset"));
-        assert_eq!(find("MSDB..BackupSet", "shop"), Some("backupset"));
-        assert_eq!(find("backupset", "msdb"), Some("backupset"));
-        assert_eq!(find("backupset", "master"), None);
-        assert_eq!(find("sys.databases", "shop"), Some("databases"));
-        assert_eq!(find("master.sys.databases", "shop"), Some("databases"));
-        assert_eq!(find("databases", "shop"), None);
-        assert_eq!(find("a.b.c.d", "shop"), None);
     }
 }

@@ -11,13 +11,11 @@ use longshore_facts::{cores, memory_bytes, mount_of, volume_of};
 use longshore_pipeline::SourceSpec;
 
 use super::objects::tables_of;
+use super::view::Facts;
 use crate::message::Message;
 use crate::server::Server;
 use crate::tables::{KeyKind, TableShape};
 use crate::value::Value;
-
-/// The values of a row that are known, by their columns' names.
-pub(super) type Facts = Vec<(&'static str, Value)>;
 
 type Rows = Result<Vec<Facts>, Message>;
 
@@ -267,6 +265,8 @@ pub(super) fn sessions(server: &Server, _: &str) -> Rows {
             ("login_time", Value::DateTime(server.started)),
             ("status", Value::text("running")),
             ("is_user_process", Value::bit(true)),
+            // READ COMMITTED, with which SQL Server's sessions begin; the level changes nothing here.
+            ("transaction_isolation_level", Value::Int(2)),
             ("database_id", Value::Int(1)),
         ]
     };

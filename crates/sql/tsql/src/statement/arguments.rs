@@ -1,7 +1,10 @@
-//! The arguments of a procedure call.
+//! The arguments of a procedure call, and the parameters that a text declares.
 
+use super::type_of;
 use crate::message::{self, Message};
-use crate::value::Value;
+use crate::query;
+use crate::syntax::{Statement, parse};
+use crate::value::{Type, Value};
 
 /// One argument.
 pub struct ArgumentValue {
@@ -22,10 +25,16 @@ pub struct Arguments {
 impl Arguments {
     /// The values of the procedure's parameters, in its order; `None` for those not passed. Errors: 8144, 8145.
     pub fn of<const N: usize>(&self, parameters: [&str; N]) -> Result<[Option<Value>; N], Message> {
-        let mut values: [Option<Value>; N] = std::array::from_fn(|_| None);
+        let mut values = self.values(&parameters)?.into_iter();
+        Ok(std::array::from_fn(|_| values.next().flatten()))
+    }
+
+    /// The same for parameters that are listed.
+    pub fn values(&self, parameters: &[&str]) -> Result<Vec<Option<Value>>, Message> {
+        let mut values = vec![None; parameters.len()];
         for (i, passed) in self.passed.iter().enumerate() {
             let at = match &passed.name {
-                None if i < N => i,
+                None if i < parameters.len() => i,
                 None => return Err(message::TOO_MANY_ARGUMENTS.with(&[&self.procedure])),
                 Some(name) => {
                     let found = parameters.iter().position(|p| p == name);
@@ -41,4 +50,24 @@ impl Arguments {
     pub(super) fn missing(&self, parameter: &str) -> Message {
         message::PARAMETER_MISSING.with(&[&self.procedure, &parameter])
     }
+}
+
+/// The parameters that a text declares (`@a int, @b nvarchar(9) OUTPUT`), by their names in lower case.
+pub(super) fn parameters_of(declared: &str) -> Result<Vec<(String, Type)>, Message> {
+    if declared.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    // The marks of outputs follow the types; the arguments repeat them.
+    let plain = query::without_words(declared, &["OUTPUT", "OUT"])?;
+    let mut found = Vec::new();
+    for located in &parse(&format!("DECLARE {plain}"))?.statements {
+        let Statement::Declare(all) = &located.statement else {
+            return Err(message::SYNTAX.with(&[&declared]));
+        };
+        for declaration in all {
+            let kind = type_of(&declaration.kind)?;
+            found.push((declaration.variable.to_lowercase(), kind));
+        }
+    }
+    Ok(found)
 }

@@ -9,12 +9,14 @@
 
 mod arguments;
 mod backup;
+mod catalog;
 mod change;
 mod computed;
 mod configure;
 mod credential;
 pub(crate) mod cursor;
 mod dbcc;
+mod describe;
 mod device;
 mod drop;
 mod elsewhere;

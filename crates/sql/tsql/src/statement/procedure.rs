@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use longshore_catalog::Forget;
 
-use super::arguments::{ArgumentValue, Arguments};
+use super::arguments::{ArgumentValue, Arguments, parameters_of};
 use super::device::{device_path, named_path};
-use super::{configure, elsewhere, files, ground, reports, routine};
+use super::{catalog, configure, describe, elsewhere, files, ground, reports, routine};
 use crate::convert::convert;
 use crate::flow::{Argument, Flow, Out, SYSTEM_DATABASES, Stop, Variable};
 use crate::message::{self, Message};
@@ -38,6 +38,27 @@ const EXECUTE_SQL: &str = "sp_executesql";
 /// Procedures of the databases `master` and `msdb`, in the schemas `dbo` and `sys`, which every database sees.
 const PROCEDURES: &[Procedure] = &[
     ("sp_addumpdevice", sp_addumpdevice),
+    ("sp_column_privileges", catalog::answer),
+    ("sp_columns", catalog::answer),
+    ("sp_columns_100", catalog::answer),
+    ("sp_columns_90", catalog::answer),
+    ("sp_datatype_info", catalog::answer),
+    ("sp_datatype_info_100", catalog::answer),
+    ("sp_datatype_info_90", catalog::answer),
+    ("sp_fkeys", catalog::answer),
+    ("sp_pkeys", catalog::answer),
+    ("sp_server_info", catalog::answer),
+    ("sp_special_columns", catalog::answer),
+    ("sp_special_columns_100", catalog::answer),
+    ("sp_special_columns_90", catalog::answer),
+    ("sp_sproc_columns", catalog::answer),
+    ("sp_sproc_columns_100", catalog::answer),
+    ("sp_sproc_columns_90", catalog::answer),
+    ("sp_statistics", catalog::answer),
+    ("sp_statistics_100", catalog::answer),
+    ("sp_stored_procedures", catalog::answer),
+    ("sp_table_privileges", catalog::answer),
+    ("sp_tables", catalog::answer),
     ("sp_configure", configure::sp_configure),
     ("sp_delete_backuphistory", sp_delete_backuphistory),
     (
@@ -45,6 +66,11 @@ const PROCEDURES: &[Procedure] = &[
         sp_delete_database_backuphistory,
     ),
     ("sp_databases", reports::databases),
+    ("sp_describe_first_result_set", describe::first_result_set),
+    (
+        "sp_describe_undeclared_parameters",
+        describe::undeclared_parameters,
+    ),
     ("sp_dropdevice", sp_dropdevice),
     (EXECUTE_SQL, sp_executesql),
     ("sp_helpdb", reports::help_database),
@@ -75,6 +101,8 @@ pub(crate) fn call(
     out: &mut Out,
 ) -> Flow {
     let unknown = || message::PROCEDURE_UNKNOWN.with(&[&procedure]);
+    // FreeTDS writes the parts before the name also where they are empty.
+    let procedure = procedure.trim_start_matches('.');
     let refused = |name: &[String]| match elsewhere::is_known(name) {
         true => message::NOT_HERE.with(&[&name.join(".")]),
         false => unknown(),
@@ -107,7 +135,9 @@ pub(crate) fn call(
         passed: passed.collect(),
     };
     match (found, own) {
-        (Some(procedure), _) => perform(session, procedure, &arguments, out),
+        (Some(procedure), _) => in_database(session, name, |session| {
+            perform(session, procedure, &arguments, out)
+        }),
         (None, Some(own)) => perform_own(session, &own, &arguments, out),
         (None, None) => Err(unknown().into()),
     }
@@ -478,25 +508,13 @@ fn sp_executesql(session: &mut Session, arguments: &Arguments, out: &mut Out) ->
     };
     let batch = take("@stmt").or_else(|| take("@statement"));
     let batch = batch.ok_or_else(|| arguments.missing("@statement"))?;
-    let declared = take("@params").map(|p| text(p.value.as_ref().unwrap_or(&Value::Null)));
+    let parameters = take("@params").map(|p| text(p.value.as_ref().unwrap_or(&Value::Null)));
     let mut variables = BTreeMap::new();
     let mut order = Vec::new();
-    if let Some(declared) = declared.filter(|d| !d.trim().is_empty()) {
-        // The marks of outputs follow the types; the arguments repeat them.
-        let plain = query::without_words(&declared, &["OUTPUT", "OUT"])?;
-        let parsed = parse(&format!("DECLARE {plain}"))?;
-        for located in &parsed.statements {
-            let Statement::Declare(all) = &located.statement else {
-                return Err(message::SYNTAX.with(&[&declared]).into());
-            };
-            for declaration in all {
-                let kind = super::type_of(&declaration.kind)?;
-                let name = declaration.variable.to_lowercase();
-                order.push(name.clone());
-                let value = Value::Null;
-                variables.insert(name, Variable { kind, value });
-            }
-        }
+    for (name, kind) in parameters_of(&parameters.unwrap_or_default())? {
+        order.push(name.clone());
+        let value = Value::Null;
+        variables.insert(name, Variable { kind, value });
     }
     let mut back = Vec::new();
     for (i, argument) in passed.enumerate() {

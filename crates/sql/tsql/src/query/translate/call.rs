@@ -18,18 +18,20 @@ use sqlparser::ast::{
 };
 
 use super::expression::scale_of;
+use super::lookup::DBO;
 use super::state::{Markup, Translator, TypedSql, direction, folded, not_here};
 use super::tables;
 use crate::convert::{PRECISION_MAX, convert};
 use crate::message::{self, Message};
 use crate::query::collation::Collation;
-use crate::query::known::version;
+use crate::query::known::{PRODUCT_VERSION, version};
 use crate::query::moment::DatePart;
 use crate::query::number::{average, sum, wider};
 use crate::query::objects::constraint_id;
 use crate::query::schema::database_id;
 use crate::query::sql::{Node, Parameter, Sql};
 use crate::query::texts;
+use crate::query::views::number_of;
 use crate::server::{Server, is_shared};
 use crate::value::{LENGTH_MAX, SCALE_MAX, Temporal, Type, Value};
 
@@ -187,8 +189,6 @@ const ELSEWHERE: &[&str] = &[
     "TAN",
     "TRIGGER_NESTLEVEL",
     "TRY_PARSE",
-    "TYPE_ID",
-    "TYPE_NAME",
     "TYPEPROPERTY",
     "USER_ID",
 ];
@@ -814,6 +814,8 @@ impl Translator<'_> {
             ("SUSER_NAME" | "SUSER_SNAME" | "ORIGINAL_LOGIN" | "USER_NAME", []) => {
                 text(&context.login.user)
             }
+            ("SCHEMA_NAME", []) => text(DBO),
+            ("SCHEMA_ID", []) => Ok(Some((Type::Int, Value::Int(1)))),
             ("HOST_NAME", []) => text(&context.login.host),
             ("APP_NAME", []) => text(&context.login.program),
             ("NEWID", []) => Ok(Some((
@@ -891,9 +893,7 @@ impl Translator<'_> {
         } else if let Some(found) = context.server.kept.named(&parts, context.database) {
             fits(&found.object.kind).then_some(found.object.id)
         } else if let Some((view, _)) = crate::query::View::find(&parts, context.database) {
-            let mut all = crate::query::VIEWS.iter();
-            let at = all.position(|known| std::ptr::eq(known, view));
-            at.filter(|_| fits("V")).map(|i| i as i64 + 1)
+            fits("V").then(|| number_of(view))
         } else {
             let found = constraint_id(context.server, context.database, &last);
             found.filter(|_| kind.is_none() || fits("F") || fits("PK") || fits("UQ"))
@@ -1009,8 +1009,7 @@ fn server_property(server: &Server, property: &str) -> (Type, Value) {
     let text = |text: &str| (NAME, Value::text(text));
     match property.to_ascii_uppercase().as_str() {
         "SERVERNAME" | "MACHINENAME" | "COMPUTERNAMEPHYSICALNETBIOS" => text(&server.setup.name),
-        // The version of SQL Server whose language this is.
-        "PRODUCTVERSION" => text("16.0.4236.2"),
+        "PRODUCTVERSION" => text(PRODUCT_VERSION),
         "PRODUCTMAJORVERSION" => text("16"),
         "PRODUCTMINORVERSION" => text("0"),
         "PRODUCTBUILD" => text("4236"),

@@ -11,6 +11,7 @@ use super::state::{Translator, TypedSql};
 use crate::flow::SYSTEM_DATABASES;
 use crate::message::Message;
 use crate::query::context::QueryContext;
+use crate::query::datatypes::SYSTEM_TYPES;
 use crate::query::objects::facts;
 use crate::query::plan::{UsedRows, UsedTable};
 use crate::query::schema::{database_id, database_names};
@@ -63,6 +64,9 @@ fn object_property(o: &StoredObject, property: &str) -> Value {
         _ => Value::Null,
     }
 }
+
+/// The schemas of every database.
+const SCHEMAS: [(i64, &str); 3] = [(1, DBO), (3, "INFORMATION_SCHEMA"), (4, "sys")];
 
 impl Translator<'_> {
     /// COL_LENGTH: the bytes of a column, or NULL.
@@ -192,8 +196,20 @@ impl Translator<'_> {
                 (id, pairs.collect(), Type::NVarChar(None))
             }
             ("SCHEMA_NAME", [id]) => {
-                let all = vec![(int(1), text(DBO)), (int(4), text("sys"))];
-                (id, all, NAME)
+                let all = SCHEMAS.map(|(id, name)| (int(id), text(name)));
+                (id, all.into(), NAME)
+            }
+            ("SCHEMA_ID", [name]) => {
+                let all = SCHEMAS.map(|(id, name)| (text(name), int(id)));
+                (name, all.into(), Type::Int)
+            }
+            ("TYPE_NAME", [id]) => {
+                let all = SYSTEM_TYPES.iter().map(|t| (int(t.user), text(t.name)));
+                (id, all.collect(), NAME)
+            }
+            ("TYPE_ID", [name]) => {
+                let all = SYSTEM_TYPES.iter().map(|t| (text(t.name), int(t.user)));
+                (name, all.collect(), Type::Int)
             }
             ("SUSER_SNAME" | "SUSER_NAME", [sid]) => {
                 let all = vec![(Value::Binary(vec![1]), text("sa")), (int(1), text("sa"))];

@@ -1,0 +1,434 @@
+//! Goal: drivers and tools that ask for metadata get what SQL Server's documentation describes: the catalog procedures of
+//! ODBC, sys.columns and its kin, INFORMATION_SCHEMA, and what a batch will send; names of callers are never a part of a query.
+//! Method: sessions with tables of every kind of column and key; columns, rows and messages are compared with the
+//! documentation, and what tools ask while they open is asked in the same way.
+//! Not covered: drivers themselves (`serve`).
+
+mod common;
+
+use common::{Stage, numbers, rows, run, said, value};
+use longshore_tsql::Session;
+
+/// A session in the database `shop`, with a table of many types, one that refers to it, a view and a procedure.
+fn stocked(stage: &Stage) -> Session {
+    let mut session = stage.session();
+    for batch in [
+        "USE shop",
+        "CREATE TABLE dbo.ledger (id int IDENTITY(5, 2) PRIMARY KEY, name nvarchar(40) NOT NULL DEFAULT N'none', \
+         amount decimal(10, 2) NULL, at datetime2(3), long nvarchar(max), ratio float, twice AS (amount * 2), \
+         CONSTRAINT few CHECK (amount < 1000), CONSTRAINT one UNIQUE (name, at))",
+        "CREATE TABLE dbo.[od]]d ' table] ([a]]b] int, ledger int CONSTRAINT of_ledger REFERENCES dbo.ledger (id))",
+        "CREATE INDEX by_amount ON dbo.ledger (amount)",
+        "INSERT dbo.ledger (amount) VALUES (1)",
+        "CREATE VIEW dbo.shown AS SELECT id FROM dbo.ledger",
+        "CREATE PROCEDURE dbo.doubled @a int, @b datetime OUTPUT AS RETURN 1",
+    ] {
+        let record = run(&mut session, batch);
+        let failed: Vec<_> = numbers(&record)
+            .into_iter()
+            .filter(|n| *n != 5701)
+            .collect();
+        assert_eq!(failed, [0_u32; 0], "{batch}: {:?}", said(&record));
+    }
+    session
+}
+
+/// Some columns of an answer's rows.
+fn columns(session: &mut Session, batch: &str, wanted: &[&str]) -> Vec<String> {
+    let record = run(session, batch);
+    assert_eq!(numbers(&record), [0_u32; 0], "{batch}: {:?}", said(&record));
+    let names: Vec<_> = record.columns().iter().map(|c| c.name.clone()).collect();
+    let places: Vec<_> = wanted
+        .iter()
+        .map(|name| {
+            let found = names.iter().position(|n| n.eq_ignore_ascii_case(name));
+            found.unwrap_or_else(|| panic!("{batch}: no {name} in {names:?}"))
+        })
+        .collect();
+    let row = |row: Vec<String>| {
+        let cells: Vec<_> = places.iter().map(|i| row[*i].clone()).collect();
+        cells.join(" ")
+    };
+    rows(&record).into_iter().map(row).collect()
+}
+
+#[test]
+fn tables_and_columns_are_told_as_odbc_numbers_them() {
+    let stage = Stage::new();
+    let mut session = stocked(&stage);
+    let tables = ["TABLE_QUALIFIER", "TABLE_OWNER", "TABLE_NAME", "TABLE_TYPE"];
+    assert_eq!(
+        columns(&mut session, "EXEC sp_tables 'l%', 'dbo'", &tables),
+        ["shop dbo ledger TABLE"]
+    );
+    let views = columns(
+        &mut session,
+        "EXEC sp_tables @table_type = '''VIEW'''",
+        &["TABLE_NAME"],
+    );
+    assert!(views.contains(&"shown".to_owned()) && views.contains(&"databases".to_owned()));
+    assert!(!views.contains(&"ledger".to_owned()) && !views.iter().any(|v| v.starts_with("spt_")));
+    let all = columns(
+        &mut session,
+        "EXEC sp_tables '', '', '%'",
+        &["TABLE_QUALIFIER"],
+    );
+    assert!(all.contains(&"shop".to_owned()), "{all:?}");
+    assert_eq!(
+        columns(
+            &mut session,
+            "EXEC sp_tables '', '', '', '%'",
+            &["TABLE_TYPE"]
+        ),
+        ["SYSTEM TABLE", "TABLE", "VIEW"]
+    );
+    let wanted = [
+        "COLUMN_NAME",
+        "DATA_TYPE",
+        "TYPE_NAME",
+        "PRECISION",
+        "LENGTH",
+        "SCALE",
+        "RADIX",
+        "NULLABLE",
+    ];
+    assert_eq!(
+        columns(
+            &mut session,
+            "EXEC sp_columns_100 'ledger', @ODBCVer = 3",
+            &wanted
+        ),
+        [
+            "id 4 int identity 10 4 0 10 0",
+            "name -9 nvarchar 40 80 NULL NULL 0",
+            "amount 2 numeric 10 12 2 10 1",
+            "at 93 datetime2 23 16 3 NULL 1",
+            "long -9 nvarchar 0 0 NULL NULL 1",
+            "ratio 6 float 53 8 NULL 2 1",
+            "twice 2 numeric 13 15 2 10 1",
+        ]
+    );
+    // Older clients know neither the newer types of moments nor `max`.
+    assert_eq!(
+        columns(
+            &mut session,
+            "EXEC sp_columns 'ledger', @column_name = '[al]%'",
+            &wanted
+        ),
+        [
+            "amount 2 numeric 10 12 2 10 1",
+            "at -9 datetime2 23 46 NULL NULL 1",
+            "long -10 ntext 1073741823 2147483646 NULL NULL 1",
+        ]
+    );
+    let record = run(&mut session, "EXEC sp_columns_100 'ledger'");
+    assert_eq!(record.columns().len(), 29, "what mssql-jdbc stores");
+}
+
+#[test]
+fn keys_and_indexes_are_the_same_in_every_catalog() {
+    let stage = Stage::new();
+    let mut session = stocked(&stage);
+    let keys = columns(
+        &mut session,
+        "EXEC sp_pkeys 'ledger'",
+        &["COLUMN_NAME", "KEY_SEQ", "PK_NAME"],
+    );
+    let name = "SELECT name FROM sys.key_constraints WHERE parent_object_id = OBJECT_ID('ledger') AND type = 'PK'";
+    let name = value(&mut session, name);
+    assert_eq!(keys, [format!("id 1 {name}")]);
+    let wanted = [
+        "PKTABLE_NAME",
+        "PKCOLUMN_NAME",
+        "FKTABLE_NAME",
+        "FKCOLUMN_NAME",
+        "FK_NAME",
+        "DEFERRABILITY",
+    ];
+    let foreign = ["ledger id od]d ' table ledger of_ledger 7"];
+    assert_eq!(
+        columns(&mut session, "EXEC sp_fkeys 'ledger'", &wanted),
+        foreign
+    );
+    let by_table = "EXEC sp_fkeys @fktable_name = 'od]d '' table'";
+    assert_eq!(columns(&mut session, by_table, &wanted), foreign);
+    let statistics = columns(
+        &mut session,
+        "EXEC sp_statistics 'ledger'",
+        &[
+            "TYPE",
+            "NON_UNIQUE",
+            "SEQ_IN_INDEX",
+            "COLUMN_NAME",
+            "CARDINALITY",
+        ],
+    );
+    assert_eq!(
+        statistics,
+        [
+            "0 NULL NULL NULL 1",
+            "1 0 1 id 1",
+            "3 0 1 name 1",
+            "3 0 2 at 1",
+            "3 1 1 amount 1"
+        ]
+    );
+    assert_eq!(
+        columns(
+            &mut session,
+            "EXEC sp_special_columns 'ledger'",
+            &["SCOPE", "COLUMN_NAME"]
+        ),
+        ["1 id"]
+    );
+    for (query, expected) in [
+        (
+            "SELECT seed_value, increment_value FROM sys.identity_columns",
+            "5|2",
+        ),
+        (
+            "SELECT d.definition FROM sys.default_constraints d JOIN sys.columns c ON c.default_object_id = d.object_id",
+            "(N'none')",
+        ),
+        (
+            "SELECT COUNT(*) FROM sys.index_columns ic JOIN sys.indexes i ON i.object_id = ic.object_id AND i.index_id = ic.index_id",
+            "4",
+        ),
+        (
+            "SELECT CONSTRAINT_TYPE FROM INFORMATION_SCHEMA.TABLE_CONSTRAINTS WHERE CONSTRAINT_NAME = 'one'",
+            "UNIQUE",
+        ),
+        (
+            "SELECT COLUMN_NAME FROM INFORMATION_SCHEMA.KEY_COLUMN_USAGE WHERE CONSTRAINT_NAME = 'of_ledger'",
+            "ledger",
+        ),
+        (
+            "SELECT DELETE_RULE FROM INFORMATION_SCHEMA.REFERENTIAL_CONSTRAINTS WHERE CONSTRAINT_NAME = 'of_ledger'",
+            "NO ACTION",
+        ),
+        (
+            "SELECT TYPE_NAME(user_type_id) FROM sys.columns WHERE name = 'at'",
+            "datetime2",
+        ),
+        (
+            "SELECT SCHEMA_NAME() + SCHEMA_NAME(SCHEMA_ID('sys'))",
+            "dbosys",
+        ),
+        (
+            "SELECT COUNT(*) FROM sys.types WHERE system_type_id = TYPE_ID('nvarchar')",
+            "2",
+        ),
+    ] {
+        assert_eq!(value(&mut session, query), expected, "{query}");
+    }
+}
+
+#[test]
+fn routines_types_and_the_server_describe_themselves() {
+    let stage = Stage::new();
+    let mut session = stocked(&stage);
+    assert_eq!(
+        columns(
+            &mut session,
+            "EXEC sp_stored_procedures 'd%'",
+            &["PROCEDURE_NAME", "PROCEDURE_TYPE"]
+        ),
+        ["doubled;1 2"]
+    );
+    let wanted = [
+        "COLUMN_NAME",
+        "COLUMN_TYPE",
+        "DATA_TYPE",
+        "TYPE_NAME",
+        "ORDINAL_POSITION",
+    ];
+    assert_eq!(
+        columns(
+            &mut session,
+            "EXEC sp_sproc_columns 'doubled', @ODBCVer = 3",
+            &wanted
+        ),
+        [
+            "@RETURN_VALUE 5 4 int 0",
+            "@a 1 4 int 1",
+            "@b 2 93 datetime 2"
+        ]
+    );
+    let types = columns(
+        &mut session,
+        "EXEC sp_datatype_info_100 0, 3",
+        &["TYPE_NAME", "DATA_TYPE"],
+    );
+    assert!(
+        types.contains(&"datetimeoffset -155".to_owned()) && types.contains(&"date 91".to_owned())
+    );
+    let older = columns(&mut session, "EXEC sp_datatype_info -9", &["TYPE_NAME"]);
+    assert!(older.contains(&"nvarchar".to_owned()), "{older:?}");
+    assert_eq!(
+        columns(
+            &mut session,
+            "EXEC sp_server_info 19",
+            &["attribute_name", "attribute_value"]
+        ),
+        ["SAVEPOINT_SUPPORT Y"]
+    );
+}
+
+#[test]
+fn names_of_callers_are_values_and_other_databases_are_refused() {
+    let stage = Stage::new();
+    let mut session = stocked(&stage);
+    let hostile = [
+        "'' OR 1 = 1 --",
+        "x''); DROP TABLE dbo.ledger; --",
+        "]",
+        "[",
+        "%_[^a]",
+        "''''",
+        "\u{0}",
+        "𝔘𝔫",
+    ];
+    for name in hostile {
+        for procedure in [
+            "sp_columns",
+            "sp_pkeys",
+            "sp_statistics",
+            "sp_special_columns",
+            "sp_column_privileges",
+        ] {
+            let record = run(&mut session, &format!("EXEC {procedure} N'{name}'"));
+            assert_eq!(numbers(&record), [0_u32; 0], "{procedure} {name}");
+            assert!(
+                name.contains("%_[^a]") || rows(&record).is_empty(),
+                "{procedure} {name}"
+            );
+        }
+    }
+    assert_eq!(value(&mut session, "SELECT COUNT(*) FROM dbo.ledger"), "1");
+    let odd = "EXEC sp_columns 'od]d '' table', @fUsePattern = 0";
+    assert_eq!(
+        columns(&mut session, odd, &["COLUMN_NAME"]),
+        ["a]b", "ledger"]
+    );
+    for call in [
+        "EXEC sp_columns 'ledger', NULL, 'stock'",
+        "EXEC sp_pkeys 'ledger', @table_qualifier = 'nowhere'",
+        "EXEC sp_tables 'ledger', 'dbo', 'stock'",
+    ] {
+        assert_eq!(numbers(&run(&mut session, call)), [15250], "{call}");
+    }
+    // The name of the procedure may name the database.
+    let there = "EXEC [shop].sys.sp_pkeys 'ledger', 'dbo', 'shop'";
+    run(&mut session, "USE master");
+    assert_eq!(columns(&mut session, there, &["COLUMN_NAME"]), ["id"]);
+    assert_eq!(numbers(&run(&mut session, "EXEC sp_columns")), [201]);
+    assert_eq!(
+        numbers(&run(&mut session, "EXEC sp_columns 'a', @nonsense = 1")),
+        [8145]
+    );
+    // A temporary table is nobody's but its session's.
+    run(&mut session, "CREATE TABLE #mine (secret int)");
+    let mut other = stage.session();
+    run(&mut other, "USE tempdb");
+    let seen = columns(&mut other, "EXEC sp_columns '%'", &["COLUMN_NAME"]);
+    assert!(!seen.contains(&"secret".to_owned()), "{seen:?}");
+}
+
+#[test]
+fn a_batch_is_described_and_does_not_run() {
+    let stage = Stage::new();
+    let mut session = stocked(&stage);
+    let wanted = [
+        "column_ordinal",
+        "name",
+        "system_type_name",
+        "tds_type_id",
+        "tds_length",
+    ];
+    let described = "EXEC sp_describe_first_result_set N'DELETE dbo.ledger; SELECT id, name, amount AS a FROM dbo.ledger \
+                     WHERE id = @p', N'@p int'";
+    assert_eq!(
+        columns(&mut session, described, &wanted),
+        [
+            "1 id int 38 4",
+            "2 name nvarchar(40) 231 80",
+            "3 a numeric(10,2) 108 17"
+        ]
+    );
+    assert_eq!(value(&mut session, "SELECT COUNT(*) FROM dbo.ledger"), "1");
+    let refused = "EXEC sp_describe_first_result_set N'RESTORE HEADERONLY FROM DISK = ''x'''";
+    assert_eq!(numbers(&run(&mut session, refused)), [50002]);
+    let wanted = ["name", "suggested_system_type_name"];
+    for (batch, expected) in [
+        (
+            "SELECT 1 FROM dbo.ledger l WHERE l.amount >= @a AND @b LIKE l.[name]",
+            ["@a numeric(10,2)", "@b nvarchar(40)"],
+        ),
+        (
+            "INSERT INTO dbo.ledger (name, at) VALUES (@n, @t)",
+            ["@n nvarchar(40)", "@t datetime2(3)"],
+        ),
+        (
+            "UPDATE dbo.ledger SET amount = @a WHERE id = @id",
+            ["@a numeric(10,2)", "@id int"],
+        ),
+    ] {
+        let call = format!("EXEC sp_describe_undeclared_parameters N'{batch}'");
+        assert_eq!(columns(&mut session, &call, &wanted), expected, "{batch}");
+    }
+    let unknown = "EXEC sp_describe_undeclared_parameters N'SELECT @x'";
+    assert_eq!(numbers(&run(&mut session, unknown)), [50002]);
+}
+
+/// The views, columns and functions are those that DBeaver and Azure Data Studio ask while they open a server, a database and a
+/// table.
+#[test]
+fn tools_find_what_they_ask_for_while_they_open() {
+    let stage = Stage::new();
+    let mut session = stocked(&stage);
+    for query in [
+        "SELECT db_name(), schema_name(), original_login()",
+        "SELECT db.* FROM sys.databases db",
+        "SELECT * FROM sys.types WHERE is_user_defined = 0 ORDER BY name",
+        "SELECT database_id, SUM(size) FROM sys.master_files WITH(NOWAIT) GROUP BY database_id",
+        "SELECT DISTINCT s.*, ep.value AS description FROM [shop].sys.schemas s LEFT OUTER JOIN [shop].sys.extended_properties ep \
+         ON ep.class = 3 AND ep.major_id = s.schema_id AND ep.minor_id = 0 INNER JOIN [shop].sys.all_objects o ON s.schema_id = o.schema_id",
+        "SELECT o.*, t.is_external FROM [shop].sys.all_objects o LEFT OUTER JOIN [shop].sys.tables t ON t.object_id = o.object_id \
+         WHERE o.type IN ('U', 'S', 'V', 'TT') AND o.schema_id = 1",
+        "SELECT c.*, t.name AS table_name, cc.is_persisted, dc.definition FROM [shop].sys.all_columns c \
+         JOIN [shop].sys.all_objects t ON t.object_id = c.object_id \
+         LEFT OUTER JOIN [shop].sys.default_constraints dc ON dc.parent_object_id = t.object_id AND dc.parent_column_id = c.column_id \
+         LEFT OUTER JOIN [shop].sys.computed_columns cc ON cc.object_id = t.object_id AND cc.column_id = c.column_id \
+         WHERE t.schema_id = 1 ORDER BY c.object_id, c.column_id",
+        "SELECT i.*, ic.key_ordinal, ic.is_descending_key, ic.is_included_column FROM [shop].sys.indexes i, [shop].sys.index_columns ic, \
+         [shop].sys.all_objects t WHERE t.object_id = i.object_id AND ic.object_id = i.object_id AND ic.index_id = i.index_id \
+         AND t.schema_id = 1 ORDER BY i.object_id, i.index_id, ic.key_ordinal",
+        "SELECT kc.*, t.name AS table_name FROM [shop].sys.key_constraints kc, [shop].sys.all_objects t \
+         WHERE kc.parent_object_id = t.object_id AND kc.schema_id = 1 ORDER BY kc.name",
+        "SELECT fk.key_index_id, fk.delete_referential_action, fkc.* FROM [shop].sys.foreign_keys fk, \
+         [shop].sys.foreign_key_columns fkc, [shop].sys.tables tr WHERE fk.object_id = fkc.constraint_object_id \
+         AND tr.object_id = fk.referenced_object_id",
+        "SELECT SERVERPROPERTY('EngineEdition'), SERVERPROPERTY('productversion'), SERVERPROPERTY('productlevel'), \
+         SERVERPROPERTY('edition'), SERVERPROPERTY('MachineName'), (SELECT CASE WHEN EXISTS (SELECT TOP 1 1 FROM \
+         [sys].[all_columns] WITH (NOLOCK) WHERE name = N'xml_index_type' AND OBJECT_ID(N'sys.xml_indexes') = object_id) \
+         THEN 1 ELSE 0 END AS SXI_PRESENT)",
+        "SELECT name FROM sys.databases WHERE state_desc = 'ONLINE' ORDER BY name ASC",
+    ] {
+        let record = run(&mut session, query);
+        assert_eq!(numbers(&record), [0_u32; 0], "{query}: {:?}", said(&record));
+        assert!(!rows(&record).is_empty(), "{query}");
+    }
+    for query in [
+        "SELECT s.* FROM [shop].sys.sequences s WHERE s.schema_id = 1",
+        "SELECT s.* FROM [shop].sys.synonyms s WHERE s.schema_id = 1",
+        "SELECT ss.*, tt.type_table_object_id FROM sys.types ss LEFT JOIN sys.table_types tt ON ss.name = tt.name WHERE ss.is_user_defined = 1",
+    ] {
+        let record = run(&mut session, query);
+        assert_eq!(
+            (numbers(&record).len(), rows(&record).len()),
+            (0, 0),
+            "{query}: {:?}",
+            said(&record)
+        );
+    }
+}
