@@ -352,13 +352,13 @@ impl Reply {
     }
 
     /// A transaction has begun or ended; `id` is its number.
-    pub fn transaction(&mut self, change: crate::Transaction, id: u64) {
+    pub fn transaction(&mut self, change: &crate::Transaction, id: u64) {
         let id = id.to_le_bytes();
         let (kind, new, old): (u8, &[u8], &[u8]) = match change {
-            crate::Transaction::Begin => (0x08, &id, &[]),
+            crate::Transaction::Begin { .. } => (0x08, &id, &[]),
             crate::Transaction::Commit { .. } => (0x09, &[], &id),
             crate::Transaction::Rollback { .. } => (0x0a, &[], &id),
-            crate::Transaction::Other => return,
+            crate::Transaction::Save { .. } | crate::Transaction::Other => return,
         };
         self.token(ENVCHANGE);
         let mut data = vec![kind];

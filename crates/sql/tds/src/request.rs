@@ -2,7 +2,6 @@
 //!
 //! Invariants
 //! - A length from the client is compared with the bytes that are there before they are taken; no input panics.
-//! - There is at most one transaction, so its name means nothing.
 //!
 //! Leaves to others: reassembling messages from packets (`packet.rs`), and the effect of a request (the caller).
 
@@ -28,17 +27,22 @@ pub fn batch_text(body: &[u8]) -> Result<String, Error> {
 }
 
 /// A client's request about a transaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Transaction {
-    Begin,
+    Begin {
+        /// Empty: it has none.
+        name: String,
+    },
     /// `begins`: the next transaction begins at once, as drivers without autocommit ask.
-    Commit {
-        begins: bool,
-    },
+    Commit { begins: bool },
     Rollback {
+        /// Of the transaction or of a savepoint; empty: all of it.
+        name: String,
         begins: bool,
     },
-    /// Savepoints and distributed transactions.
+    /// A savepoint.
+    Save { name: String },
+    /// Distributed transactions.
     Other,
 }
 
@@ -47,27 +51,46 @@ impl Transaction {
         let mut cursor = Cursor::new(body, "a transaction's request");
         skip_headers(&mut cursor)?;
         Ok(match cursor.u16()? {
-            5 => Transaction::Begin,
-            7 => Transaction::Commit {
+            5 => {
+                // Its isolation level.
+                if !cursor.is_empty() {
+                    cursor.u8()?;
+                }
+                Transaction::Begin {
+                    name: name(&mut cursor)?,
+                }
+            }
+            7 => {
+                // The name of a transaction that is committed means nothing.
+                name(&mut cursor)?;
+                Transaction::Commit {
+                    begins: begins(&mut cursor)?,
+                }
+            }
+            8 => Transaction::Rollback {
+                name: name(&mut cursor)?,
                 begins: begins(&mut cursor)?,
             },
-            8 => Transaction::Rollback {
-                begins: begins(&mut cursor)?,
+            9 => Transaction::Save {
+                name: name(&mut cursor)?,
             },
             _ => Transaction::Other,
         })
     }
 }
 
-/// The flags after the name of the ending transaction; with only one transaction the name means nothing.
-fn begins(cursor: &mut Cursor) -> Result<bool, Error> {
-    const BEGIN: u8 = 1;
-    // Some clients send neither.
+/// A name with its length in bytes before it. Some clients send neither.
+fn name(cursor: &mut Cursor) -> Result<String, Error> {
     if cursor.is_empty() {
-        return Ok(false);
+        return Ok(String::new());
     }
     let len = cursor.u8()?;
-    cursor.take(len.into())?;
+    Ok(from_utf16(cursor.take(len.into())?))
+}
+
+/// The flags at the end of a request that ends a transaction.
+fn begins(cursor: &mut Cursor) -> Result<bool, Error> {
+    const BEGIN: u8 = 1;
     Ok(!cursor.is_empty() && cursor.u8()? & BEGIN != 0)
 }
 
@@ -89,7 +112,8 @@ mod tests {
         assert!(batch_text(&body(&[4, 0, 0, 0], &text[..3])).is_err());
         assert!(batch_text(&[]).is_err());
         let begin = Transaction::parse(&[4, 0, 0, 0, 5, 0, 0, 0]);
-        assert_eq!(begin, Ok(Transaction::Begin));
+        let name = String::new();
+        assert_eq!(begin, Ok(Transaction::Begin { name }));
     }
 
     #[test]
@@ -101,8 +125,15 @@ mod tests {
         assert_eq!(parse(&[7, 0, 0, 0]), commit(false));
         assert_eq!(parse(&[7, 0, 0, 1, 0, 0]), commit(true));
         assert_eq!(parse(&[7, 0, 2, b'a', 0, 1, 0, 0]), commit(true));
-        let rollback = Ok(Transaction::Rollback { begins: true });
-        assert_eq!(parse(&[8, 0, 0, 1, 0, 0]), rollback);
+        let rollback = |name: &str, begins| {
+            let name = name.to_owned();
+            Ok(Transaction::Rollback { name, begins })
+        };
+        assert_eq!(parse(&[8, 0, 0, 1, 0, 0]), rollback("", true));
+        assert_eq!(parse(&[8, 0, 2, b'a', 0, 0]), rollback("a", false));
+        let save = Transaction::Save { name: "b".into() };
+        assert_eq!(parse(&[9, 0, 2, b'b', 0]), Ok(save));
+        assert!(parse(&[9, 0, 2, b'b']).is_err());
         assert!(parse(&[8, 0, 9, b'a']).is_err());
     }
 }

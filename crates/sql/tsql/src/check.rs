@@ -222,6 +222,7 @@ impl<'a> Check<'a, '_> {
             | Statement::DropDatabase { .. }
             | Statement::SetOption(_)
             | Statement::Transaction(_)
+            | Statement::NamedTransaction(..)
             | Statement::Break
             | Statement::Continue
             | Statement::Return => Ok(()),

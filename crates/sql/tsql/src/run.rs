@@ -32,12 +32,15 @@ use crate::variables::Variables;
 /// The most nested batches (`EXEC ('…')`).
 const NESTING_MAX: usize = 32;
 
+/// The option under which queries have columns and no rows.
+const FORMAT_ONLY: &str = "FMTONLY";
+
 /// Options under which SQL Server runs nothing. The output that the last ones would produce instead is not produced
 /// here.
 const HOLDING: [&str; 6] = [
     PARSE_ONLY,
     "NOEXEC",
-    "FMTONLY",
+    FORMAT_ONLY,
     "SHOWPLAN_ALL",
     "SHOWPLAN_TEXT",
     "SHOWPLAN_XML",
@@ -289,7 +292,7 @@ impl Session {
         let outer = std::mem::replace(&mut self.variables, variables);
         let outer_place = std::mem::replace(&mut self.place, place);
         let outer_database = std::mem::replace(&mut self.database, database.to_owned());
-        let options = (self.nocount, self.aborts, self.implicit);
+        let options = (self.nocount, self.aborts, self.implicit, self.row_limit);
         let line = out.line;
         self.nesting += 1;
         // The state after its last statement is the state after the calling statement.
@@ -300,7 +303,7 @@ impl Session {
         self.tables.end();
         self.cursors.end();
         self.nesting -= 1;
-        (self.nocount, self.aborts, self.implicit) = options;
+        (self.nocount, self.aborts, self.implicit, self.row_limit) = options;
         out.nocount = self.nocount;
         self.place = BatchPlace {
             identity: self.place.identity,
@@ -400,7 +403,7 @@ impl Session {
                 .and(Err(Stop::EndBatch));
         }
         if !self.held.is_empty() && !matches!(located.statement, Statement::SetOption(_)) {
-            return Ok(());
+            return self.held_back(located, out);
         }
         out.line = located.line;
         match self.execute(&located.statement, out) {
@@ -412,6 +415,22 @@ impl Session {
                 Ok(())
             }
             other => other,
+        }
+    }
+
+    /// A statement that an option keeps from running: with FMTONLY alone a query has its columns.
+    fn held_back(&mut self, located: &LocatedStatement, out: &mut Out) -> Flow {
+        let shows = self.held.iter().all(|option| *option == FORMAT_ONLY);
+        match &located.statement {
+            Statement::Query(query) if shows => {
+                out.line = located.line;
+                match statement::describe(self, query, out) {
+                    Err(Stop::Failed(messages)) => self.failed(located, messages, out),
+                    other => other,
+                }
+            }
+            Statement::Block(all) if shows => self.statements(all, out),
+            _ => Ok(()),
         }
     }
 
@@ -595,6 +614,11 @@ impl Session {
                 self.transaction(*what)?;
                 Ok(out.done(Command::Other, None)?)
             }
+            Statement::NamedTransaction(what, name) => {
+                let name = self.name_of(name)?;
+                self.named_transaction(*what, &name)?;
+                Ok(out.done(Command::Other, None)?)
+            }
             Statement::Break => Err(Stop::Break),
             Statement::Continue => Err(Stop::Continue),
             Statement::Return => Err(Stop::Return),
@@ -632,6 +656,17 @@ impl Session {
     }
 
     fn data_statement(&mut self, statement: &Statement, out: &mut Out) -> Flow {
+        let changes = match statement {
+            Statement::Insert(_) => Some("INSERT"),
+            Statement::Update(_) => Some("UPDATE"),
+            Statement::Delete(_) => Some("DELETE"),
+            Statement::Merge(_) => Some("MERGE"),
+            _ => None,
+        };
+        if let Some(word) = changes.filter(|_| self.row_limit > 0) {
+            let what = format!("{word} under SET ROWCOUNT {}", self.row_limit);
+            return Err(message::NOT_HERE.with(&[&what]).into());
+        }
         match statement {
             // Its table was made before the batch ran.
             Statement::DeclareTable { .. } => Ok(()),
@@ -814,12 +849,43 @@ impl Session {
                 self.undo();
                 0
             }
+            (Transaction::Save, open) => open,
         };
         self.doomed &= self.transactions > 0;
         if self.transactions == 0 {
+            self.transaction_name = None;
             self.tables.forget_changes();
         }
         Ok(())
+    }
+
+    /// The same with a name, whose case counts: ROLLBACK names the outermost transaction or a savepoint.
+    ///
+    /// Errors: 628, 3903, 3931, 6401.
+    fn named_transaction(&mut self, what: Transaction, name: &str) -> Result<(), Message> {
+        match (what, self.transactions) {
+            (Transaction::Begin, open) => {
+                self.transaction(what)?;
+                if open == 0 {
+                    self.transaction_name = Some(name.to_owned());
+                }
+                Ok(())
+            }
+            (Transaction::Save, 0) => Err(message::NOTHING_TO_SAVE.plain()),
+            (Transaction::Save, _) => self.tables.save(name),
+            (Transaction::Rollback, 0) => Err(message::NOTHING_TO_ROLL_BACK.plain()),
+            (Transaction::Rollback, _) if self.transaction_name.as_deref() == Some(name) => {
+                self.transaction(what)
+            }
+            (Transaction::Rollback, _) if self.doomed => Err(message::UNCOMMITTABLE_TO.plain()),
+            (Transaction::Rollback, _) => {
+                let changes = self.tables.changes_since(name);
+                let changes = changes.ok_or_else(|| message::NO_SAVEPOINT.with(&[&name]))?;
+                self.put_back(changes);
+                Ok(())
+            }
+            (Transaction::Commit, _) => self.transaction(what),
+        }
     }
 
     /// Options under which nothing runs: ON or OFF.
@@ -838,13 +904,20 @@ impl Session {
     fn set_option(&mut self, words: &[String]) -> Flow {
         let on = words.last().is_some_and(|w| w == "ON");
         self.hold(words);
-        let shows = |w: &&String| *w == "FMTONLY" || w.starts_with("SHOWPLAN_");
+        let shows = |w: &&String| w.starts_with("SHOWPLAN_");
         if let Some(word) = words.iter().find(shows).filter(|_| on) {
             let what = format!("SET {word} ON (nothing runs until it is OFF)");
             return Err(message::NOT_HERE.with(&[&what]).into());
         }
         if let Some(what) = unheard_of(words) {
             return Err(message::NOT_HERE.with(&[&what]).into());
+        }
+        if let [option, count] = words
+            && option == "ROWCOUNT"
+        {
+            let found = count.parse().ok();
+            let what = || format!("SET ROWCOUNT {count}");
+            self.row_limit = found.ok_or_else(|| message::NOT_HERE.with(&[&what()]))?;
         }
         if words.iter().any(|w| w == "XACT_ABORT") {
             self.aborts = on;

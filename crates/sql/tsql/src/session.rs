@@ -24,7 +24,7 @@ use crate::query::{
 };
 use crate::server::{Activity, OpenMaster, Server, SessionNumber};
 use crate::syntax::{Fragment, Name, Routine};
-use crate::tables::{Change, SessionTables, TableId, TableRow};
+use crate::tables::{Change, Changes, SessionTables, TableId, TableRow};
 use crate::value::{Type, Value};
 use crate::variables::Variables;
 
@@ -61,12 +61,16 @@ pub struct Session {
     pub(crate) caught: Vec<Message>,
     /// `@@TRANCOUNT`
     pub(crate) transactions: u32,
+    /// The name of the outermost open transaction.
+    pub(crate) transaction_name: Option<String>,
     /// The open transaction can only be rolled back (`XACT_STATE()` is -1).
     pub(crate) doomed: bool,
     /// `SET IMPLICIT_TRANSACTIONS ON`, as drivers without autocommit send it.
     pub(crate) implicit: bool,
     /// `SET XACT_ABORT ON`: an error ends its batch.
     pub(crate) aborts: bool,
+    /// `SET ROWCOUNT n`: the most rows of a SELECT; 0: all.
+    pub(crate) row_limit: u64,
     /// `SET NOCOUNT ON`: clients show no row counts.
     pub(crate) nocount: bool,
     /// The options of `HOLDING` in `run.rs` that are ON: only SET runs.
@@ -134,9 +138,11 @@ impl Session {
             row_count: 0,
             caught: Vec::new(),
             transactions: 0,
+            transaction_name: None,
             doomed: false,
             implicit: false,
             aborts: false,
+            row_limit: 0,
             nocount: false,
             held: BTreeSet::new(),
             cancel: Arc::new(AtomicBool::new(false)),
@@ -201,6 +207,7 @@ impl Session {
         self.implicit = false;
         self.aborts = false;
         self.nocount = false;
+        self.row_limit = 0;
         self.held.clear();
     }
 
@@ -313,6 +320,11 @@ impl Session {
         }
     }
 
+    /// Whether a transaction is open.
+    pub fn is_in_transaction(&self) -> bool {
+        self.transactions > 0
+    }
+
     /// Whether a TRY block surrounds the running statement.
     pub(crate) fn tries(&self) -> bool {
         !self.tries.is_empty()
@@ -360,7 +372,13 @@ impl Session {
 
     /// Puts the rows back that the open transaction has changed. A failure is logged: the transaction is over.
     pub(crate) fn undo(&mut self) {
-        if let Err(refused) = undone(self) {
+        let changes = self.tables.take_changes();
+        self.put_back(changes);
+    }
+
+    /// Puts rows back. A failure is logged.
+    pub(crate) fn put_back(&mut self, changes: Changes) {
+        if let Err(refused) = undone(self, changes) {
             let text = format!("rows of tables were not rolled back: {}", refused.text);
             self.server.write_log("Server", &text);
         }
@@ -368,9 +386,9 @@ impl Session {
 }
 
 /// Errors: the catalog cannot be written.
-fn undone(session: &mut Session) -> Result<(), Message> {
+fn undone(session: &mut Session, changes: Changes) -> Result<(), Message> {
     let mut tables: BTreeMap<TableId, Vec<(i64, Option<TableRow>)>> = BTreeMap::new();
-    for ((table, number), row) in session.tables.take_changes() {
+    for ((table, number), row) in changes {
         tables.entry(table).or_default().push((number, row));
     }
     for (table, before) in tables {

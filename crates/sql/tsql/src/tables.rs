@@ -25,6 +25,11 @@ pub type TableRow = Vec<Value>;
 const COLUMNS_MAX: usize = 1024;
 /// The most tables of a session.
 const TABLES_MAX: usize = 1000;
+/// Rows as they were before a change; `None`: there was no such row.
+pub type Changes = BTreeMap<(TableId, i64), Option<TableRow>>;
+
+/// The most savepoints of a transaction.
+const SAVEPOINTS_MAX: usize = 1000;
 /// The most rows that one transaction changes.
 const UNDO_MAX: usize = 1_000_000;
 
@@ -467,8 +472,10 @@ pub struct SessionTables {
     bytes: usize,
     claim: Claim,
     /// What rows were before the open transaction changed them; `None`: they were not there.
-    undo: BTreeMap<(TableId, i64), Option<TableRow>>,
+    undo: Changes,
     undo_bytes: usize,
+    /// The savepoints of the open transaction, each with what rows were when it was set.
+    saved: Vec<(String, Changes)>,
 }
 
 impl SessionTables {
@@ -646,30 +653,67 @@ impl SessionTables {
         table: TableId,
         before: Vec<(i64, Option<TableRow>)>,
     ) -> Result<(), Message> {
+        let earlier = self.saved.iter().map(|(_, changes)| changes.len());
+        let mut count = earlier.sum::<usize>() + self.undo.len();
+        let changes = self.saved.last_mut().map_or(&mut self.undo, |(_, c)| c);
         for (number, row) in before {
             let bytes = row.as_ref().map_or(0, row_bytes);
-            let is_new = !self.undo.contains_key(&(table, number));
-            if is_new && (self.undo.len() >= UNDO_MAX || self.held() + bytes > VALUES_MAX) {
+            let is_new = !changes.contains_key(&(table, number));
+            let held = self.bytes + self.undo_bytes;
+            if is_new && (count >= UNDO_MAX || held + bytes > VALUES_MAX) {
                 return Err(too_much());
             }
             if is_new {
                 self.undo_bytes += bytes;
-                self.undo.insert((table, number), row);
+                count += 1;
+                changes.insert((table, number), row);
             }
         }
         self.claim.resize(self.held())
     }
 
+    /// Sets a savepoint. Errors: too many of them.
+    pub fn save(&mut self, name: &str) -> Result<(), Message> {
+        if self.saved.len() >= SAVEPOINTS_MAX {
+            let text = format!("a transaction has at most {SAVEPOINTS_MAX} savepoints here");
+            return Err(message::OWN.with(&[&text]));
+        }
+        self.saved.push((name.to_owned(), Changes::new()));
+        Ok(())
+    }
+
+    /// The rows as they were at the last savepoint of this name, which stays; later ones are gone. `None`: there is none.
+    pub fn changes_since(&mut self, name: &str) -> Option<Changes> {
+        let place = self.saved.iter().rposition(|(known, _)| known == name)?;
+        let mut all = Changes::new();
+        let mut bytes = 0;
+        for (_, changes) in self.saved.drain(place..).rev() {
+            bytes += changes.values().flatten().map(row_bytes).sum::<usize>();
+            // The oldest state of a row counts.
+            all.extend(changes);
+        }
+        self.saved.push((name.to_owned(), Changes::new()));
+        self.undo_bytes = self.undo_bytes.saturating_sub(bytes);
+        Some(all)
+    }
+
     /// The transaction ended well.
     pub fn forget_changes(&mut self) {
         self.undo.clear();
+        self.saved.clear();
         self.undo_bytes = 0;
         let _fits = self.claim.resize(self.held());
     }
 
     /// The rows that the open transaction has changed, as they were before it.
-    pub fn take_changes(&mut self) -> BTreeMap<(TableId, i64), Option<TableRow>> {
+    pub fn take_changes(&mut self) -> Changes {
         self.undo_bytes = 0;
-        std::mem::take(&mut self.undo)
+        let mut all = Changes::new();
+        for (_, changes) in self.saved.drain(..).rev() {
+            // The oldest state of a row counts.
+            all.extend(changes);
+        }
+        all.extend(std::mem::take(&mut self.undo));
+        all
     }
 }

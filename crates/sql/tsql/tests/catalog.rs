@@ -378,6 +378,90 @@ fn a_batch_is_described_and_does_not_run() {
     }
     let unknown = "EXEC sp_describe_undeclared_parameters N'SELECT @x'";
     assert_eq!(numbers(&run(&mut session, unknown)), [50002]);
+    // The older way: the columns, and no rows.
+    let record = run(
+        &mut session,
+        "SET FMTONLY ON SELECT id, name FROM dbo.ledger; DELETE dbo.ledger SET FMTONLY OFF",
+    );
+    assert_eq!((record.columns().len(), rows(&record).len()), (2, 0));
+    assert_eq!(value(&mut session, "SELECT COUNT(*) FROM dbo.ledger"), "1");
+}
+
+#[test]
+fn a_limit_of_rows_holds_until_it_is_taken_back() {
+    let stage = Stage::new();
+    let mut session = stocked(&stage);
+    run(
+        &mut session,
+        "INSERT dbo.ledger (name) VALUES ('a'), ('b'), ('c')",
+    );
+    let limited = run(
+        &mut session,
+        "SET ROWCOUNT 2; SELECT id FROM dbo.ledger; SELECT 1 WHERE @@ROWCOUNT = 2",
+    );
+    assert_eq!(rows(&limited).len(), 3);
+    // A change of some rows only would be a surprise.
+    assert_eq!(numbers(&run(&mut session, "DELETE dbo.ledger")), [50002]);
+    run(&mut session, "SET ROWCOUNT 0");
+    assert_eq!(
+        rows(&run(&mut session, "SELECT id FROM dbo.ledger")).len(),
+        4
+    );
+    assert_eq!(numbers(&run(&mut session, "SET ROWCOUNT -1")), [50002]);
+}
+
+#[test]
+fn a_savepoint_is_where_a_transaction_returns_to() {
+    let stage = Stage::new();
+    let mut session = stocked(&stage);
+    let count = |session: &mut Session| value(session, "SELECT COUNT(*) FROM dbo.ledger");
+    assert_eq!(numbers(&run(&mut session, "SAVE TRANSACTION a")), [628]);
+    run(
+        &mut session,
+        "BEGIN TRANSACTION whole; INSERT dbo.ledger (name) VALUES ('a'); SAVE TRAN a",
+    );
+    run(
+        &mut session,
+        "INSERT dbo.ledger (name) VALUES ('b'); SAVE TRANSACTION [b]; DELETE dbo.ledger",
+    );
+    assert_eq!(count(&mut session), "0");
+    assert_eq!(
+        numbers(&run(
+            &mut session,
+            "ROLLBACK TRANSACTION b; ROLLBACK TRAN b"
+        )),
+        [0_u32; 0]
+    );
+    assert_eq!(count(&mut session), "3");
+    assert_eq!(
+        numbers(&run(&mut session, "ROLLBACK TRANSACTION B")),
+        [6401],
+        "its case counts"
+    );
+    let variable = "DECLARE @name varchar(32) = 'a'; ROLLBACK TRAN @name; SELECT @@TRANCOUNT";
+    assert_eq!(value(&mut session, variable), "1");
+    assert_eq!(count(&mut session), "2");
+    assert_eq!(
+        numbers(&run(&mut session, "ROLLBACK TRANSACTION b")),
+        [6401],
+        "a later one is gone"
+    );
+    run(
+        &mut session,
+        "UPDATE dbo.ledger SET name = 'changed'; SAVE TRAN c; UPDATE dbo.ledger SET name = 'again'",
+    );
+    assert_eq!(
+        numbers(&run(&mut session, "ROLLBACK TRANSACTION whole")),
+        [0_u32; 0]
+    );
+    assert_eq!(value(&mut session, "SELECT @@TRANCOUNT"), "0");
+    assert_eq!(value(&mut session, "SELECT name FROM dbo.ledger"), "none");
+    // Savepoints in number are bounded.
+    run(&mut session, "BEGIN TRAN");
+    let many =
+        "DECLARE @i int = 0; WHILE @i < 1000 BEGIN SAVE TRAN s; SET @i = @i + 1 END; SAVE TRAN s";
+    assert_eq!(numbers(&run(&mut session, many)), [50001]);
+    run(&mut session, "ROLLBACK");
 }
 
 /// The views, columns and functions are those that DBeaver and Azure Data Studio ask while they open a server, a database and a

@@ -357,7 +357,6 @@ fn statements_that_are_not_here_are_named() {
         "REVOKE ALL FROM x",
         "DENY ALL TO x",
         "CHECKPOINT",
-        "SAVE TRANSACTION x",
         "ALTER LOGIN x DISABLE",
         "ALTER DATABASE x SET READ_ONLY",
     ] {

@@ -137,10 +137,15 @@ impl Worker {
         wire: &Wire,
         sink: &mut Answer,
     ) -> Result<(), ReceiverGone> {
-        let (text, begins) = match what {
-            Transaction::Begin => ("BEGIN TRANSACTION", false),
-            Transaction::Commit { begins } => ("COMMIT TRANSACTION", begins),
-            Transaction::Rollback { begins } => ("ROLLBACK TRANSACTION", begins),
+        let named = |verb: &str, name: &str| match name {
+            "" => format!("{verb} TRANSACTION"),
+            name => format!("{verb} TRANSACTION [{}]", name.replace(']', "]]")),
+        };
+        let (text, begins) = match &what {
+            Transaction::Begin { name } => (named("BEGIN", name), false),
+            Transaction::Commit { begins } => (named("COMMIT", ""), *begins),
+            Transaction::Rollback { name, begins } => (named("ROLLBACK", name), *begins),
+            Transaction::Save { name } => (named("SAVE", name), false),
             Transaction::Other => {
                 sink.message(&message::NOT_HERE.with(&[&"this kind of transaction"]))?;
                 return sink.failed();
@@ -148,17 +153,22 @@ impl Worker {
         };
         let mut steps = vec![(text, what)];
         if begins {
-            steps.push(("BEGIN TRANSACTION", Transaction::Begin));
+            let name = String::new();
+            steps.push((named("BEGIN", ""), Transaction::Begin { name }));
         }
         for (text, what) in steps {
             let mut record = Recorder::default();
-            let outcome = self.session.run(text, &mut record)?;
+            let outcome = self.session.run(&text, &mut record)?;
             record.messages().try_for_each(|m| sink.message(m))?;
             if outcome.failed() {
                 return sink.failed();
             }
+            // A transaction that returned to a savepoint goes on.
+            if matches!(what, Transaction::Rollback { .. }) && self.session.is_in_transaction() {
+                return Ok(());
+            }
             // There is only one transaction at a time, so its number is constant.
-            wire.say(|reply| reply.transaction(what, 1))?;
+            wire.say(|reply| reply.transaction(&what, 1))?;
         }
         Ok(())
     }

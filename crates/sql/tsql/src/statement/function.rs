@@ -207,7 +207,7 @@ fn effects(statement: &Statement) -> Result<(), Message> {
         Statement::Throw(_) => side("THROW"),
         Statement::Try { .. } => side("BEGIN TRY"),
         Statement::Wait { .. } => side("WAITFOR"),
-        Statement::Transaction(_) => side("BEGIN TRANSACTION"),
+        Statement::Transaction(_) | Statement::NamedTransaction(..) => side("BEGIN TRANSACTION"),
         other => {
             let text = other.to_string();
             let mut words = text.split_whitespace().map(str::to_ascii_uppercase);

@@ -69,7 +69,7 @@ pub(crate) use procedure::{call, execute};
 pub(crate) use raise::{raise, rethrow, throw};
 pub(crate) use restore::restore;
 pub(crate) use routine::create as create_routine;
-pub(crate) use select::select;
+pub(crate) use select::{describe, select};
 pub(crate) use table::{
     alter as alter_table, create as create_table, create_index, drop_index, drop_objects,
 };

@@ -20,6 +20,10 @@ use crate::value::Type;
 pub(crate) fn select(session: &mut Session, query: &Fragment, out: &mut Out) -> Flow {
     let tree = query::read(&session.query_context(), query)?;
     if let Some((table, tree)) = into(&tree)? {
+        if session.row_limit > 0 {
+            let what = "SELECT INTO under SET ROWCOUNT";
+            return Err(message::NOT_HERE.with(&[&what]).into());
+        }
         return select_into(session, &table, &tree, out);
     }
     let plan = query::plan_of(&session.query_context(), &tree)?;
@@ -33,6 +37,20 @@ pub(crate) fn select(session: &mut Session, query: &Fragment, out: &mut Out) -> 
     let done = run(session, &sqlite, &plan, out);
     session.query_context().give_back(sqlite, &plan);
     done
+}
+
+/// The columns of a query, and no rows (`SET FMTONLY ON`).
+pub(crate) fn describe(session: &mut Session, query: &Fragment, out: &mut Out) -> Flow {
+    let tree = query::read(&session.query_context(), query)?;
+    if into(&tree)?.is_some() {
+        return Ok(());
+    }
+    let plan = query::plan_of(&session.query_context(), &tree)?;
+    if plan.assigns.is_empty() {
+        out.sink.columns(&plan.columns)?;
+        out.done(Command::Select, Some(0))?;
+    }
+    Ok(())
 }
 
 /// A place among columns, some of which may be those of a `*`.
@@ -180,22 +198,42 @@ fn select_into(session: &mut Session, name: &[String], tree: &Query, out: &mut O
 }
 
 fn run(session: &mut Session, sqlite: &Sqlite, plan: &QueryPlan, out: &mut Out) -> Flow {
+    // SET ROWCOUNT leaves out the rows after the first ones.
+    let limit = match session.row_limit {
+        0 => u64::MAX,
+        limit => limit,
+    };
+    let mut count = 0;
+    let mut counts = move || {
+        count += 1;
+        count <= limit
+    };
     if plan.assigns.is_empty() {
         out.sink.columns(&plan.columns)?;
-        let rows = sqlite.run(plan, &mut |row| Ok(out.sink.row(&row)?))?;
+        let rows = sqlite.run(plan, &mut |row| match counts() {
+            true => Ok(out.sink.row(&row)?),
+            false => Ok(()),
+        })?;
+        let rows = rows.min(limit);
         session.row_count = rows;
         session.leave();
         return Ok(out.done(Command::Select, Some(rows))?);
     }
     if !plan.steps.is_empty() {
+        if limit < u64::MAX {
+            let what = "SELECT that sets variables row by row, under SET ROWCOUNT";
+            return Err(message::NOT_HERE.with(&[&what]).into());
+        }
         return set_stepwise(session, sqlite, plan);
     }
     let mut last = None;
     let rows = sqlite.run(plan, &mut |row| {
-        last = Some(row);
+        if counts() {
+            last = Some(row);
+        }
         Ok(())
     })?;
-    session.row_count = rows;
+    session.row_count = rows.min(limit);
     session.leave();
     // Without a row the variables stay unchanged.
     let values = plan.columns.iter().zip(last.into_iter().flatten());

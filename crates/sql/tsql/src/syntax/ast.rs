@@ -85,6 +85,8 @@ pub enum Statement {
         catch: Vec<LocatedStatement>,
     },
     Transaction(Transaction),
+    /// The same with the name of the transaction, or of a savepoint in it.
+    NamedTransaction(Transaction, Name),
     Break,
     Continue,
     Return,
@@ -614,6 +616,8 @@ pub enum Transaction {
     Begin,
     Commit,
     Rollback,
+    /// A point to which ROLLBACK with its name returns. It always has a name.
+    Save,
 }
 
 /// A run of tokens separated by single blanks: a query or an expression.

@@ -66,6 +66,17 @@ impl Display for Name {
     }
 }
 
+impl Display for Transaction {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Transaction::Begin => "BEGIN",
+            Transaction::Commit => "COMMIT",
+            Transaction::Rollback => "ROLLBACK",
+            Transaction::Save => "SAVE",
+        })
+    }
+}
+
 impl Display for Operand {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
@@ -508,9 +519,8 @@ impl Display for Statement {
                 statements(f, catch)?;
                 f.write_str("END CATCH")
             }
-            Statement::Transaction(Transaction::Begin) => f.write_str("BEGIN TRANSACTION"),
-            Statement::Transaction(Transaction::Commit) => f.write_str("COMMIT TRANSACTION"),
-            Statement::Transaction(Transaction::Rollback) => f.write_str("ROLLBACK TRANSACTION"),
+            Statement::Transaction(what) => write!(f, "{what} TRANSACTION"),
+            Statement::NamedTransaction(what, name) => write!(f, "{what} TRANSACTION {name}"),
             Statement::Break => f.write_str("BREAK"),
             Statement::Continue => f.write_str("CONTINUE"),
             Statement::Return => f.write_str("RETURN"),

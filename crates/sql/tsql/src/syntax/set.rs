@@ -46,7 +46,7 @@ pub const SET_OPTIONS: &[(&str, SetFate)] = &[
     ("QUERY_GOVERNOR_COST_LIMIT", Accepted),
     ("QUOTED_IDENTIFIER", Accepted),
     ("REMOTE_PROC_TRANSACTIONS", Accepted),
-    ("ROWCOUNT", Only(&["0"])),
+    ("ROWCOUNT", Honoured),
     ("SHOWPLAN_ALL", Honoured),
     ("SHOWPLAN_TEXT", Honoured),
     ("SHOWPLAN_XML", Honoured),

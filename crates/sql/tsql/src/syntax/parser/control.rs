@@ -167,10 +167,18 @@ impl Parser<'_> {
                 TokenKind::Bracketed | TokenKind::Quoted | TokenKind::Variable
             ),
         };
-        if named && is_name {
-            self.advance()?;
+        if !named || !is_name {
+            return match what {
+                Transaction::Save => Err(self.syntax()),
+                what => Ok(Statement::Transaction(what)),
+            };
         }
-        Ok(Statement::Transaction(what))
+        let name = self.name()?;
+        Ok(match what {
+            // SQL Server ignores the name.
+            Transaction::Commit => Statement::Transaction(what),
+            what => Statement::NamedTransaction(what, name),
+        })
     }
 
     /// At least one statement, then END.
