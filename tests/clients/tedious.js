@@ -28,7 +28,7 @@ const connection = new Connection({
   },
   options: {
     port: Number(process.env.TDS_PORT),
-    encrypt: process.env.TDS_ENCRYPT !== 'off',
+    encrypt: process.env.TDS_ENCRYPT === 'strict' ? 'strict' : process.env.TDS_ENCRYPT !== 'off',
     trustServerCertificate: true,
     requestTimeout: 0,
     useUTC: true,

@@ -169,8 +169,13 @@ func main() {
 	query.Set("app name", "witness")
 	query.Set("trustservercertificate", "true")
 	query.Set("encrypt", "true")
-	if os.Getenv("TDS_ENCRYPT") == "off" {
+	switch os.Getenv("TDS_ENCRYPT") {
+	case "off":
 		query.Set("encrypt", "false")
+	case "strict":
+		query.Set("encrypt", "strict")
+		query.Set("certificate", os.Getenv("TDS_CERTIFICATE"))
+		query.Set("hostnameincertificate", "localhost")
 	}
 	if name := os.Getenv("TDS_DATABASE"); name != "" {
 		query.Set("database", name)

@@ -217,6 +217,10 @@ public final class Client {
         how.setProperty("password", System.getenv("TDS_PASSWORD"));
         how.setProperty("encrypt", "off".equals(System.getenv("TDS_ENCRYPT")) ? "false" : "true");
         how.setProperty("trustServerCertificate", "true");
+        if ("strict".equals(System.getenv("TDS_ENCRYPT"))) {
+            how.setProperty("encrypt", "strict");
+            how.setProperty("serverCertificate", System.getenv("TDS_CERTIFICATE"));
+        }
         SQLServerConnection connection;
         try {
             String url = "jdbc:sqlserver://127.0.0.1:" + System.getenv("TDS_PORT");

@@ -20,6 +20,7 @@ mod requests;
 mod routines;
 mod scripts;
 mod stage;
+mod strict;
 
 #[path = "../sql/answers.rs"]
 mod answers;

@@ -1,4 +1,4 @@
-//! The server's half of SQL Server's wire protocol: TDS 7.2 to 7.4. No semantics, no sockets, no clock.
+//! The server's half of SQL Server's wire protocol: TDS 7.2 to 7.4, and 8.0. No semantics, no sockets, no clock.
 //!
 //! ```text
 //! bytes ──Incoming──▶ packets, messages ──PreLogin, Login, batch_text, Rpc──▶ what a client asks
@@ -7,7 +7,7 @@
 //!
 //! The owner of a connection pushes the bytes that it read into an [`Incoming`] and writes the bytes that a [`Reply`]
 //! has ready. A TLS handshake travels inside packets of the kind [`PacketKind::PreLogin`]; their bodies are for a TLS
-//! library.
+//! library. TDS 8.0 has TLS around all of its packets, and this room sees only what is inside.
 //!
 //! Invariants
 //! - No bytes make anything here panic. A client's bytes are parsed once, into types that cannot be wrong.

@@ -18,6 +18,8 @@ pub enum Version {
     /// Stands for two revisions; from here on rows may omit NULLs.
     V7_3,
     V7_4,
+    /// The same tokens as 7.4, in a connection that begins with TLS.
+    V8_0,
 }
 
 impl Version {
@@ -27,6 +29,7 @@ impl Version {
             0x7209_0002 => Ok(Version::V7_2),
             0x730a_0003 | 0x730b_0003 => Ok(Version::V7_3),
             0x7400_0004.. => Ok(Version::V7_4),
+            0x0800_0000 => Ok(Version::V8_0),
             other => Err(Error::VersionUnsupported(other)),
         }
     }
@@ -37,6 +40,7 @@ impl Version {
             Version::V7_2 => 0x7209_0002,
             Version::V7_3 => 0x730b_0003,
             Version::V7_4 => 0x7400_0004,
+            Version::V8_0 => 0x0800_0000,
         }
     }
 }

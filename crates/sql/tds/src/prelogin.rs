@@ -27,6 +27,8 @@ pub enum Encryption {
     /// Encryption is not available.
     NotSupported,
     Required,
+    /// TLS comes before the first message: TDS 8.0.
+    Strict,
 }
 
 impl Encryption {
@@ -37,6 +39,7 @@ impl Encryption {
             1 => Encryption::On,
             2 => Encryption::NotSupported,
             3 => Encryption::Required,
+            4 => Encryption::Strict,
             _ => return None,
         })
     }
@@ -47,6 +50,7 @@ impl Encryption {
             Encryption::On => 1,
             Encryption::NotSupported => 2,
             Encryption::Required => 3,
+            Encryption::Strict => 4,
         }
     }
 }
@@ -128,6 +132,7 @@ mod tests {
             Encryption::On,
             Encryption::NotSupported,
             Encryption::Required,
+            Encryption::Strict,
         ] {
             for asks_federated in [false, true] {
                 let asked = PreLogin {

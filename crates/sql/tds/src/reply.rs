@@ -237,6 +237,24 @@ impl Reply {
         });
     }
 
+    /// A whole answer to a client of TDS 7.0 or 7.1, whose ERROR and DONE are shorter: why it cannot log in.
+    pub fn refuse_older(&mut self, notice: Notice) {
+        let mut data = notice.number.to_le_bytes().to_vec();
+        data.extend([notice.state, notice.class]);
+        let text = cut(notice.text, TEXT_MAX);
+        data.extend((utf16_len(text) as u16).to_le_bytes());
+        put_utf16(&mut data, text);
+        put_short(&mut data, notice.server);
+        put_short(&mut data, "");
+        data.extend(0_u16.to_le_bytes());
+        self.body.push(ERROR);
+        self.sized(&data);
+        self.body.push(DONE);
+        self.body.extend(FAILED.to_le_bytes());
+        self.body.extend([0; 6]);
+        self.packets(self.body.len(), true);
+    }
+
     /// Begins a result set.
     pub fn columns<'a>(&mut self, columns: impl ExactSizeIterator<Item = ResultColumn<'a>>) {
         const NULLABLE: u16 = 0x01;
@@ -574,6 +592,27 @@ mod tests {
         let compact = row(Version::V7_3);
         assert_eq!(compact, [NBCROW, 0xff, 0x01, 4, 7, 0, 0, 0]);
         assert_eq!(row(Version::V7_2)[..2], [ROW, 0]);
+    }
+
+    #[test]
+    fn an_older_client_is_refused_in_its_own_form() {
+        let mut reply = Reply::default();
+        reply.refuse_older(Notice {
+            number: 50_001,
+            state: 1,
+            class: 16,
+            text: "old",
+            server: "H",
+            procedure: "",
+            line: 7,
+            is_error: true,
+        });
+        let (bytes, ends) = body(&mut reply);
+        assert!(ends);
+        // Number, state, class, the text, the server, no procedure, and a line of two bytes.
+        let len = usize::from(u16::from_le_bytes([bytes[1], bytes[2]]));
+        assert_eq!((bytes[0], len), (ERROR, 4 + 2 + 2 + 6 + 1 + 2 + 1 + 2));
+        assert_eq!(bytes[3 + len..], [DONE, 2, 0, 0, 0, 0, 0, 0, 0]);
     }
 
     #[test]

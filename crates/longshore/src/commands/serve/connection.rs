@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use longshore_tds::{
     Encryption, Greeting, Incoming, Login, Message, PacketKind, PreLogin, Reply, Transaction,
-    batch_text, calls,
+    Version, batch_text, calls,
 };
 use longshore_tsql::{Claim, FIRST_DATABASE, ReceiverGone, Recorder, Session, message};
 use socket2::{SockRef, TcpKeepalive};
@@ -22,6 +22,7 @@ use socket2::{SockRef, TcpKeepalive};
 use super::door::{ClientSlot, Door};
 use super::listener::stays;
 use super::strikes::short;
+use super::tls::TDS8;
 use super::wire::Wire;
 use super::work::{Work, Worker, notice};
 
@@ -37,6 +38,8 @@ const MESSAGE_TIME: Duration = Duration::from_secs(60);
 const FREE_LEN: usize = 64 << 10;
 /// For a moment a text is held both as received and as UTF-8.
 const REQUEST_FACTOR: usize = 2;
+/// The first byte of TLS's handshake. No packet of TDS begins with it.
+const TLS_HANDSHAKE: u8 = 0x16;
 /// Bytes of the first message.
 const PRELOGIN_LEN_MAX: usize = 8192;
 
@@ -171,12 +174,25 @@ impl<'a> Connection<'a> {
     /// Runs from the first message to the login.
     fn greet(&mut self, place: &ClientSlot) -> Result<Worker, End> {
         let until = self.door.clock.now() + self.door.settings.login_time;
+        let is_strict = self.begin(until)?;
         let first = self.message_until(until)?;
+        if is_strict && self.wire.protocol().as_deref() != Some(TDS8) {
+            return Err(malformed(
+                "a connection over TLS that does not name tds/8.0",
+            ));
+        }
+        if first.kind == PacketKind::Login && !is_strict {
+            return self.refuse_older(&first.body);
+        }
         if first.kind != PacketKind::PreLogin {
             return Err(malformed("a first message other than PRELOGIN"));
         }
         let asked = PreLogin::parse(&first.body)?;
-        let agreed = agreed(asked.encryption, self.door.settings.encrypt);
+        let agreed = match is_strict {
+            // There is no other handshake inside of this one, whatever the client asks for.
+            true => Some(Encryption::NotSupported),
+            false => agreed(asked.encryption, self.door.settings.encrypt),
+        };
         let answer = asked.answer(VERSION, agreed.unwrap_or(Encryption::Required));
         self.wire.say(|reply| reply.pre_login(&answer))?;
         let agreed = agreed.ok_or(End::Unencrypted)?;
@@ -191,8 +207,50 @@ impl<'a> Connection<'a> {
         if agreed == Encryption::Off {
             self.wire.end_tls();
         }
-        let login = Login::parse(&message.body)?;
+        let login = match Login::parse(&message.body) {
+            Err(longshore_tds::Error::VersionUnsupported(_)) => {
+                return self.refuse_older(&message.body);
+            }
+            login => login?,
+        };
+        if login.version == Version::V8_0 && !is_strict {
+            return Err(malformed(
+                "TDS 8.0 in a connection that did not begin with TLS",
+            ));
+        }
         self.admit(&login, place)
+    }
+
+    /// Tells a client of TDS 7.0 or 7.1 in its own form that it is too old; others that begin with a login hear nothing.
+    fn refuse_older(&mut self, body: &[u8]) -> Result<Worker, End> {
+        let version = match Login::parse(body) {
+            Err(longshore_tds::Error::VersionUnsupported(version)) if version >> 24 <= 0x71 => {
+                version
+            }
+            _ => return Err(malformed("a first message other than PRELOGIN")),
+        };
+        let text = format!(
+            "TDS 7.{} is not spoken here; use a driver that speaks TDS 7.2 or later, such as Microsoft's",
+            version >> 24 & 0x0f
+        );
+        let why = message::OWN.with(&[&text]);
+        self.wire
+            .say(|reply| reply.refuse_older(notice(&why, &self.door.name)))?;
+        Err(End::Protocol(longshore_tds::Error::VersionUnsupported(
+            version,
+        )))
+    }
+
+    /// Reads the first bytes. Returns whether they are TLS's: then everything that follows is inside of it, as in TDS 8.0.
+    fn begin(&mut self, until: Duration) -> Result<bool, End> {
+        let mut bytes = [0; READ_LEN];
+        let len = self.receive(until, &mut bytes)?;
+        let is_strict = bytes[0] == TLS_HANDSHAKE;
+        if is_strict {
+            self.wire.start_tls(self.door.strict_tls.clone())?;
+        }
+        self.wire.decode(&bytes[..len], &mut self.incoming)?;
+        Ok(is_strict)
     }
 
     /// The TLS handshake, whose bytes travel in packets; later bytes do not.
@@ -470,6 +528,8 @@ fn agreed(asked: Encryption, all: bool) -> Option<Encryption> {
         Encryption::Off if all => Some(Encryption::Required),
         Encryption::Off => Some(Encryption::Off),
         Encryption::On | Encryption::Required => Some(Encryption::On),
+        // It asks for TLS before this message, which it did not begin.
+        Encryption::Strict => None,
     }
 }
 
@@ -508,5 +568,7 @@ mod tests {
         assert_eq!(agreed(Off, false), Some(Off));
         assert_eq!(agreed(NotSupported, false), Some(NotSupported));
         assert_eq!(agreed(Required, false), Some(On));
+        assert_eq!(agreed(Strict, false), None);
+        assert_eq!(agreed(Strict, true), None);
     }
 }

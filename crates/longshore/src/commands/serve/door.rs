@@ -39,7 +39,10 @@ pub struct Door {
     pub settings: Settings,
     pub logins: Arc<Logins>,
     pub strikes: Arc<Strikes>,
+    /// Of TDS 7.
     pub tls: Arc<rustls::ServerConfig>,
+    /// Of TDS 8.0.
+    pub strict_tls: Arc<rustls::ServerConfig>,
     pub certificate_ends_us: Option<i64>,
     pub guests: Arc<Guests>,
 }

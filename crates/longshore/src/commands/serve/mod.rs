@@ -216,6 +216,7 @@ fn statements(
         memory,
         clock: context.clock.clone(),
         storage: context.storage.clone(),
+        strict_tls: tls::config_of(&tls.identity, Protocol::StrictTds)?,
         tls: tls.config,
         certificate_ends_us: tls.ends_us,
         settings,

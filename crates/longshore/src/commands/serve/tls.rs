@@ -134,12 +134,20 @@ pub struct Tls {
     pub ends_us: Option<i64>,
     /// The file that clients pin, if the certificate was generated here.
     pub made: Option<PathBuf>,
+    /// For another protocol with the same certificate.
+    pub identity: CertificatePair,
 }
+
+/// The name of TDS 8.0 in the handshake (ALPN), which both sides must say.
+pub const TDS8: &[u8] = b"tds/8.0";
 
 /// A protocol over TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
+    /// TDS 7, where the handshake travels inside its packets.
     Tds,
+    /// TDS 8.0, where everything is inside TLS.
+    StrictTds,
     Http,
 }
 
@@ -148,18 +156,28 @@ impl Protocol {
         static TLS12: &[&rustls::SupportedProtocolVersion] = &[&rustls::version::TLS12];
         match self {
             Protocol::Tds => TLS12,
-            Protocol::Http => rustls::DEFAULT_VERSIONS,
+            Protocol::StrictTds | Protocol::Http => rustls::DEFAULT_VERSIONS,
         }
     }
 }
 
+/// A certificate and its key, and which they are: one pair for all protocols.
+pub struct CertificatePair {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    /// The file that is named if they cannot be used.
+    place: PathBuf,
+    /// The file that clients pin, if the certificate was generated here.
+    made: Option<PathBuf>,
+}
+
 /// `identity`: certificate and key; without them a pair is generated once and kept.
-pub fn config(
+pub fn identity(
     storage: &dyn Storage,
     clock: &dyn Clock,
-    (identity, kept): (Option<&(PathBuf, PathBuf)>, &CertificateFiles),
-    protocol: Protocol,
-) -> Result<Tls, Failure> {
+    identity: Option<&(PathBuf, PathBuf)>,
+    kept: &CertificateFiles,
+) -> Result<CertificatePair, Failure> {
     let (chain, key) = match identity {
         Some((certificate, key)) => (
             certificates(certificate, &read(storage, certificate)?)?,
@@ -168,27 +186,53 @@ pub fn config(
         ),
         None => kept.load(storage, clock)?,
     };
-    let fingerprint = chain.first().map(fingerprint).unwrap_or_default();
-    let ends_us = chain.first().and_then(|first| end_us(first));
-    let place = identity.map_or(&kept.pair, |(path, _)| path);
+    Ok(CertificatePair {
+        chain,
+        key,
+        place: identity.map_or(&kept.pair, |(path, _)| path).clone(),
+        made: identity.is_none().then(|| kept.certificate.clone()),
+    })
+}
+
+/// The configuration of one protocol.
+pub fn config_of(
+    identity: &CertificatePair,
+    protocol: Protocol,
+) -> Result<Arc<ServerConfig>, Failure> {
+    let wrong = |e: rustls::Error| refuse(&identity.place, &e.to_string());
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(protocol.versions())
-        .map_err(|e| refuse(place, &e.to_string()))?
+        .map_err(wrong)?
         .with_no_client_auth()
-        .with_single_cert(chain, key)
-        .map_err(|e| refuse(place, &e.to_string()))?;
+        .with_single_cert(identity.chain.clone(), identity.key.clone_key())
+        .map_err(wrong)?;
     // Each login has a full handshake: no session is kept.
     config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
-    if protocol == Protocol::Http {
-        config.send_tls13_tickets = 0;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.send_tls13_tickets = 0;
+    match protocol {
+        Protocol::Tds => {}
+        Protocol::StrictTds => config.alpn_protocols = vec![TDS8.to_vec()],
+        Protocol::Http => config.alpn_protocols = vec![b"http/1.1".to_vec()],
     }
+    Ok(Arc::new(config))
+}
+
+/// One protocol with its certificate.
+pub fn config(
+    storage: &dyn Storage,
+    clock: &dyn Clock,
+    (given, kept): (Option<&(PathBuf, PathBuf)>, &CertificateFiles),
+    protocol: Protocol,
+) -> Result<Tls, Failure> {
+    let identity = identity(storage, clock, given, kept)?;
+    let first = identity.chain.first();
     Ok(Tls {
-        config: Arc::new(config),
-        fingerprint,
-        ends_us,
-        made: identity.is_none().then(|| kept.certificate.clone()),
+        config: config_of(&identity, protocol)?,
+        fingerprint: first.map(fingerprint).unwrap_or_default(),
+        ends_us: first.and_then(|first| end_us(first)),
+        made: identity.made.clone(),
+        identity,
     })
 }
 

@@ -125,11 +125,13 @@ impl Wire {
         match &mut inner.tls {
             None => incoming.push(bytes),
             Some(tls) => {
-                feed(tls, bytes, |plain| incoming.push(plain))?;
+                let fed = feed(tls, bytes, |plain| incoming.push(plain));
+                // A client whose bytes are wrong is told so in TLS's words.
                 if tls.wants_write() {
                     // The reader learns of a failure at its next read.
                     let _gone = inner.send(&self.socket);
                 }
+                fed?;
             }
         }
         Ok(())
@@ -138,6 +140,13 @@ impl Wire {
     pub fn start_tls(&self, config: Arc<ServerConfig>) -> Result<(), rustls::Error> {
         self.inner.lock().tls = Some(Box::new(ServerConnection::new(config)?));
         Ok(())
+    }
+
+    /// The protocol that both sides named in TLS's handshake.
+    pub fn protocol(&self) -> Option<Vec<u8>> {
+        let inner = self.inner.lock();
+        let named = inner.tls.as_ref()?.alpn_protocol()?;
+        Some(named.to_vec())
     }
 
     /// Takes a handshake packet and answers it; returns whether the handshake is done.

@@ -200,10 +200,7 @@ impl Worker {
                     None => sink.refuse(message::NOT_PREPARED.with(&[&handle]))?,
                 }
             }
-            Procedure::Numbered(number) => {
-                let name = format!("number {number}");
-                sink.refuse(message::PROCEDURE_UNKNOWN.with(&[&name]))?
-            }
+            Procedure::Numbered(number) => sink.refuse(unserved(number))?,
         };
         // A procedure's own status does not say that it failed.
         let error = self.has_failed.take().unwrap_or(status != 0);
@@ -389,6 +386,27 @@ fn argument(parameter: Parameter) -> Argument {
         default: parameter.default,
         output: parameter.output,
     }
+}
+
+/// Why a procedure that drivers call by its number is not here (MS-TDS 2.2.6.6).
+fn unserved(number: u16) -> Message {
+    let name = match number {
+        1 => "sp_cursor",
+        2 => "sp_cursoropen",
+        3 => "sp_cursorprepare",
+        4 => "sp_cursorexecute",
+        5 => "sp_cursorprepexec",
+        6 => "sp_cursorunprepare",
+        7 => "sp_cursorfetch",
+        8 => "sp_cursoroption",
+        9 => "sp_cursorclose",
+        other => {
+            let name = format!("number {other}");
+            return message::PROCEDURE_UNKNOWN.with(&[&name]);
+        }
+    };
+    let what = format!("{name} (a cursor of a driver; ask for a forward-only, read-only result)");
+    message::NOT_HERE.with(&[&what])
 }
 
 /// The text to prepare. Anything but a text or NULL is returned as the error.
