@@ -497,6 +497,8 @@ fn tools_find_what_they_ask_for_while_they_open() {
          [sys].[all_columns] WITH (NOLOCK) WHERE name = N'xml_index_type' AND OBJECT_ID(N'sys.xml_indexes') = object_id) \
          THEN 1 ELSE 0 END AS SXI_PRESENT)",
         "SELECT name FROM sys.databases WHERE state_desc = 'ONLINE' ORDER BY name ASC",
+        "WITH f AS (SELECT name, object_id FROM sys.foreign_keys) SELECT f.name, f.object_id FROM f UNION \
+         SELECT f.name, 0 FROM f ORDER BY f.object_id, F.name",
     ] {
         let record = run(&mut session, query);
         assert_eq!(numbers(&record), [0_u32; 0], "{query}: {:?}", said(&record));

@@ -110,6 +110,28 @@ struct Clauses {
     order_reach: Reach,
 }
 
+/// The place, from 1, of a column of a table among the items of the first of several combined queries.
+fn place_in_first(body: &SetExpr, column: &Expr) -> Option<usize> {
+    let select = match body {
+        SetExpr::SetOperation { left, .. } => return place_in_first(left, column),
+        SetExpr::Select(select) => select,
+        _ => return None,
+    };
+    let wanted = column.to_string();
+    for (item, place) in select.projection.iter().zip(1..) {
+        match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+                if expr.to_string().eq_ignore_ascii_case(&wanted) {
+                    return Some(place);
+                }
+            }
+            // Behind `*` no place is known.
+            _ => return None,
+        }
+    }
+    None
+}
+
 impl Translator<'_> {
     fn query(&mut self, query: &Query) -> Result<SelectedColumns, Message> {
         self.query_for(query, SelectPurpose::Values)
@@ -263,6 +285,7 @@ impl Translator<'_> {
                     _ => None,
                 },
                 Expr::Identifier(name) => position(&selected.columns, &name.value).map(|i| i + 1),
+                column @ Expr::CompoundIdentifier(_) => place_in_first(&query.body, column),
                 _ => None,
             };
             let at = at.filter(|n| *n <= selected.columns.len());
