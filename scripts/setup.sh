@@ -58,9 +58,12 @@ readelf:binutils
 dpkg-deb:dpkg
 rpmbuild:rpm
 cpio:cpio
+/usr/lib/*/odbc/libtdsodbc.so:tdsodbc
 "
 python_modules="cryptography dissect.util xpress9 pymssql moto flask flask-cors pyyaml py-partiql-parser"
 python_modules="$python_modules ansible-lint==26.10.1"
+# mssql-python brings Microsoft's driver for ODBC.
+python_modules="$python_modules pyodbc sqlalchemy mssql-python"
 
 present() {
     case "$1" in
@@ -202,15 +205,20 @@ install_clients() {
     fi
 }
 
-# install_jdbc DIR: Microsoft's driver for Java, and the program over it.
+# install_jdbc DIR: Microsoft's driver for Java, jTDS, and the programs over them.
 install_jdbc() {
     local version=12.10.0.jre11 name=com.microsoft.sqlserver:mssql-jdbc
+    local jtds=net.sourceforge.jtds:jtds:1.3.1
     mkdir -p "$1"
     if [ ! -e "$1/mssql-jdbc.jar" ]; then
         mvn -q -B dependency:copy -Dartifact="$name:$version" -DoutputDirectory="$1" >/dev/null 2>&1 &&
             mv "$1/mssql-jdbc-$version.jar" "$1/mssql-jdbc.jar" || return 1
     fi
-    javac -cp "$1/mssql-jdbc.jar" -d "$1" tests/clients/jdbc/Client.java >/dev/null 2>&1
+    if [ ! -e "$1/jtds.jar" ]; then
+        mvn -q -B dependency:copy -Dartifact="$jtds" -DoutputDirectory="$1" >/dev/null 2>&1 &&
+            mv "$1/jtds-1.3.1.jar" "$1/jtds.jar" || return 1
+    fi
+    javac -cp "$1/mssql-jdbc.jar" -d "$1" tests/clients/jdbc/*.java >/dev/null 2>&1
 }
 
 # Third-party drivers for SQL Server, and the small programs over them (tests/clients): .work/clients.
@@ -221,13 +229,18 @@ install_clients_of_sql_server() {
         npm install --silent --no-audit --no-fund --no-save --prefix "$clients" tedious@19.2.2 >/dev/null 2>&1 ||
             echo "setup: cannot install the npm package tedious"
     fi
+    if [ ! -d "$clients/node_modules/knex" ]; then
+        npm install --silent --no-audit --no-fund --no-save --prefix "$clients" tedious@19.2.2 knex@3.3.0 >/dev/null 2>&1 ||
+            echo "setup: cannot install the npm package knex"
+    fi
     if ! command -v go >/dev/null; then
         echo "setup: go is missing: without it go-mssqldb is no witness; install Go 1.24 or later (https://go.dev/dl)"
     elif [ tests/clients/go/main.go -nt "$clients/go-client" ]; then
         (cd tests/clients/go && go build -o "$clients/go-client" .) >/dev/null 2>&1 ||
             echo "setup: cannot build tests/clients/go: cd tests/clients/go && go build"
     fi
-    if [ tests/clients/jdbc/Client.java -nt "$clients/jdbc/Client.class" ]; then
+    if [ tests/clients/jdbc/Client.java -nt "$clients/jdbc/Client.class" ] || [ ! -e "$clients/jdbc/jtds.jar" ] ||
+        [ tests/clients/jdbc/Session.java -nt "$clients/jdbc/Session.class" ]; then
         install_jdbc "$clients/jdbc" || echo "setup: cannot build tests/clients/jdbc (a JDK and Maven are needed)"
     fi
     if command -v cargo >/dev/null && [ tests/clients/tiberius/src/main.rs -nt "$clients/tiberius-client" ]; then

@@ -30,6 +30,23 @@ fn source(name: &str) -> PathBuf {
         .join(name)
 }
 
+/// A driver's library below a directory of a directory. `None`: it is not installed and not required.
+fn driver(above: &Path, below: &str) -> Option<PathBuf> {
+    let all = std::fs::read_dir(above).into_iter().flatten();
+    let mut places = all.flatten().map(|entry| entry.path().join(below));
+    let found = places.find(|path| path.exists());
+    let required = std::env::var_os("LONGSHORE_REQUIRE_TOOLS").is_some();
+    assert!(
+        found.is_some() || !required,
+        "{below} below {} is missing: run `make setup`",
+        above.display()
+    );
+    if found.is_none() {
+        println!("skipped: {below} is missing");
+    }
+    found
+}
+
 impl Client {
     /// `None`: the client is not installed and not required.
     fn find(program: PathBuf, args: Vec<PathBuf>, needs: &Path) -> Option<Client> {
@@ -52,16 +69,70 @@ impl Client {
     }
 
     pub fn pymssql() -> Option<Client> {
+        Client::python("pymssql", "pymssql_client.py")
+    }
+
+    /// A program over a Python module.
+    fn python(module: &str, program: &str) -> Option<Client> {
         let python = work("venv/bin/python3");
         let has = Command::new(&python)
-            .args(["-c", "import pymssql"])
+            .args(["-c", &format!("import {module}")])
             .stderr(Stdio::null())
             .status();
         let needs = match has {
             Ok(status) if status.success() => python.clone(),
-            _ => work("venv/pymssql"),
+            _ => work("venv").join(module),
         };
-        Client::find(python, vec![source("pymssql_client.py")], &needs)
+        Client::find(python, vec![source(program)], &needs)
+    }
+
+    /// Over ODBC.
+    pub fn odbc() -> Option<Client> {
+        Client::python("pyodbc", "odbc_client.py")
+    }
+
+    pub fn sqlalchemy() -> Option<Client> {
+        Client::python("sqlalchemy", "sqlalchemy_client.py")
+    }
+
+    /// FreeTDS's driver for ODBC.
+    pub fn freetds_driver() -> Option<PathBuf> {
+        driver(Path::new("/usr/lib"), "odbc/libtdsodbc.so")
+    }
+
+    /// Microsoft's driver for ODBC, which comes with its module for Python.
+    pub fn microsoft_driver() -> Option<PathBuf> {
+        let below = "site-packages/mssql_python_odbc/libs/linux/debian_ubuntu/x86_64/lib";
+        let found = driver(&work("venv/lib"), below)?;
+        let all = std::fs::read_dir(found).unwrap();
+        let mut all = all.map(|entry| entry.unwrap().path());
+        all.find(|path| path.to_string_lossy().contains("libmsodbcsql"))
+    }
+
+    /// A session of JDBC over Microsoft's driver.
+    pub fn jdbc_session() -> Option<Client> {
+        Client::java_session("mssql-jdbc.jar")
+    }
+
+    /// The same over jTDS.
+    pub fn jtds() -> Option<Client> {
+        Client::java_session("jtds.jar")
+    }
+
+    fn java_session(jar: &str) -> Option<Client> {
+        let classes = work("clients/jdbc");
+        let path = format!("{0}:{0}/{jar}", classes.display());
+        let args = ["-Xmx256m", "-cp", &path, "Session"].map(PathBuf::from);
+        let needs = match classes.join(jar).exists() {
+            true => classes.join("Session.class"),
+            false => classes.join(jar),
+        };
+        Client::find("java".into(), args.into(), &needs)
+    }
+
+    pub fn knex() -> Option<Client> {
+        let needs = work("clients/node_modules/knex");
+        Client::find("node".into(), vec![source("knex.js")], &needs)
     }
 
     pub fn go() -> Option<Client> {
@@ -99,10 +170,10 @@ impl Client {
         found
     }
 
-    /// The lines of its output.
-    pub fn run(&self, server: &Server, env: &[(&str, &str)], input: &str) -> Vec<Value> {
+    /// The program with what it must know of a server.
+    pub fn command(&self, server: &Server, env: &[(&str, &str)]) -> Command {
         let mut command = Command::new(&self.program);
-        let mut child = command
+        command
             .args(&self.args)
             .env("NODE_PATH", work("clients/node_modules"))
             .env("NODE_NO_WARNINGS", "1")
@@ -111,7 +182,14 @@ impl Client {
             .env("TDS_PORT", server.port.to_string())
             .env("TDS_USER", USER)
             .env("TDS_PASSWORD", PASSWORD)
-            .envs(env.iter().copied())
+            .envs(env.iter().copied());
+        command
+    }
+
+    /// The lines of its output.
+    pub fn run(&self, server: &Server, env: &[(&str, &str)], input: &str) -> Vec<Value> {
+        let mut child = self
+            .command(server, env)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

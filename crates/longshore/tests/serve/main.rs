@@ -19,6 +19,7 @@ mod raw;
 mod requests;
 mod routines;
 mod scripts;
+mod sessions;
 mod stage;
 mod strict;
 
