@@ -609,8 +609,7 @@ pub enum FetchRow {
     Relative(Operand),
 }
 
-/// Begins or ends a transaction. Nothing can be undone here: transactions are only counted, because clients open them
-/// implicitly.
+/// Begins or ends a transaction, or marks a point in it. Rows of tables are all that can be undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transaction {
     Begin,
