@@ -24,6 +24,7 @@ mod archived;
 mod backup;
 mod base;
 mod chain;
+mod check;
 mod choice;
 mod context;
 mod crew;
@@ -58,6 +59,7 @@ mod verify;
 
 pub use archived::WalProof;
 pub use chain::ChainError;
+pub use check::check_sqlite;
 pub use context::RunContext;
 pub use error::{Error, abort_command, left_lines};
 pub use history::{origin, time_zone_quarters};
@@ -69,7 +71,7 @@ pub use longshore_landing::{
 };
 pub use longshore_media::{DeviceSpec, Disposition, LeftStripe, Standing};
 pub use longshore_pg::{Lsn, Recovery, RecoveryTarget, TargetAction, Timeline, TimelineChoice};
-pub use longshore_source::{Error as SourceError, SourceSpec};
+pub use longshore_source::{CheckDepth, Error as SourceError, SourceSpec};
 pub use measure::{Limit, Sample, Waits};
 pub use observer::{NullObserver, Observer, Progress};
 pub use plan::Plan;

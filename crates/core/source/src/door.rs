@@ -245,3 +245,12 @@ pub trait Source: Send + Sync {
     /// Ends the snapshot. Must be called after every content was settled.
     fn finish(self: Box<Self>) -> Result<SourceSummary, Error>;
 }
+
+/// How much a database's own check looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CheckDepth {
+    /// Pages and rows, NOT NULL and UNIQUE, and whether each index has what its table has.
+    Full,
+    /// Pages and rows only.
+    Physical,
+}

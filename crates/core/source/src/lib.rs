@@ -28,14 +28,16 @@ mod storage_suite;
 mod tally;
 mod volumes;
 
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use longshore_io::Storage;
 
 pub use base::Base;
 pub use door::{
-    Change, Content, Description, Entry, EntryKind, LayoutCount, LogEnd, LogStart, Source,
-    SourceKind, SourceSummary, Volume,
+    Change, CheckDepth, Content, Description, Entry, EntryKind, LayoutCount, LogEnd, LogStart,
+    Source, SourceKind, SourceSummary, Volume,
 };
 pub use error::{BaseRefusal, Error};
 pub use options::{PostgresOptions, SourceOptions};
@@ -54,4 +56,18 @@ pub fn open(
         SourceSpec::Sqlite(path) => Ok(Box::new(sqlite::Sqlite::open(&*storage, path, options)?)),
         SourceSpec::Postgres(server) => postgres::open(storage, server, options),
     }
+}
+
+/// Has SQLite check the database at `path` itself, in one committed state, and writes nothing. Returns its findings, up to
+/// `max`, of up to 1,000 characters each; `None`: `cancel` was set.
+///
+/// Programs that write to a database without a write-ahead log wait meanwhile.
+pub fn check_sqlite(
+    storage: &dyn Storage,
+    path: &Path,
+    options: &SourceOptions,
+    extent: (CheckDepth, u32),
+    cancel: &Arc<AtomicBool>,
+) -> Result<Option<Vec<String>>, Error> {
+    sqlite::check(storage, path, options, extent, cancel)
 }

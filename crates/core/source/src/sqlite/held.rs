@@ -11,14 +11,15 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use longshore_io::{Claim, Dir, File, FileKind, Hush, OpenHow, Stat, Storage};
 use parking_lot::Mutex;
 
 use super::journal;
 use super::library::{self, Begun, Deadline, Pause, Reader, Refusal};
-use crate::Error;
 use crate::reading::refused;
+use crate::{CheckDepth, Error};
 
 /// The names of a database and of the files next to it.
 pub(super) struct DatabaseFiles {
@@ -256,6 +257,20 @@ impl LockedDatabase {
             });
         };
         Ok(reader)
+    }
+
+    /// The findings of SQLite's check of the state that the transaction shows; `None`: cancelled.
+    pub(super) fn integrity(
+        &self,
+        depth: CheckDepth,
+        max: u32,
+        cancel: &Arc<AtomicBool>,
+    ) -> Result<Option<Vec<String>>, Error> {
+        let mut reader = self.reader.lock();
+        let reader = reader.as_mut().ok_or_else(|| Error::Ended {
+            path: self.place.path.clone(),
+        })?;
+        reader.integrity(depth, max, cancel)
     }
 
     /// Whether our descriptor and SQLite's refer to the same file, which still has its name.

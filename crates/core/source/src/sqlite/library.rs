@@ -5,14 +5,16 @@
 //! Invariants
 //! - The connection takes part in SQLite's locking and never writes: a hot rollback journal is reported instead of
 //!   rolled back, and closing makes no checkpoint.
-//! - Nothing here reads the schema, so a database whose schema this version cannot parse is backed up too.
+//! - Nothing here but [`Reader::integrity`] reads the schema, so a database whose schema this version cannot parse is
+//!   backed up too.
 //!
 //! Leaves to others: which lock a database needs (`snapshot.rs`), and when it is released (`held.rs`).
 
 use std::ffi::{c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::ptr;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::time::Duration;
 
 use longshore_io::{Clock, HostClock};
@@ -20,7 +22,13 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
 
 use super::wal::{INDEX_HEADER_WORDS, IndexHeader};
-use crate::Error;
+use crate::{CheckDepth, Error};
+
+/// How many steps of a check pass between two looks at whether it was cancelled; a step may read a page.
+const STEPS_A_LOOK: c_int = 16;
+
+/// The longest text of a finding, in characters: names in it are the database's own.
+const FINDING_MAX: usize = 1000;
 
 /// The library's name for a connection's only database.
 const MAIN: &std::ffi::CStr = c"main";
@@ -147,6 +155,54 @@ impl Reader {
             .close()
             .map_err(|(_, e)| refused(&path, "close", e));
         ended.and(closed)
+    }
+
+    /// The findings of SQLite's own check of the state that the read transaction shows, up to `max` of them; `None`:
+    /// `cancel` was set. Nothing that the schema has is run but what indexes and generated columns compute: of a database that
+    /// is opened for reading, SQLite does not even read CHECK.
+    pub(super) fn integrity(
+        &mut self,
+        depth: CheckDepth,
+        max: u32,
+        cancel: &Arc<AtomicBool>,
+    ) -> Result<Option<Vec<String>>, Error> {
+        let pragma = match depth {
+            CheckDepth::Full => "integrity_check",
+            CheckDepth::Physical => "quick_check",
+        };
+        let found = match self.pragma_lines(&format!("PRAGMA main.{pragma}({max})"), cancel) {
+            Err(e) => match e.sqlite_error_code() {
+                Some(ErrorCode::OperationInterrupted) => return Ok(None),
+                Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => vec![e.to_string()],
+                _ => return Err(refused(&self.path, "check", e)),
+            },
+            Ok(lines) => lines,
+        };
+        let is_finding = |line: &String| line != "ok" && !line.starts_with("*** in database");
+        Ok(Some(found.into_iter().filter(is_finding).collect()))
+    }
+
+    /// The lines of a statement's texts, cut to what a finding may have; ends early when `cancel` is set.
+    fn pragma_lines(
+        &mut self,
+        sql: &str,
+        cancel: &Arc<AtomicBool>,
+    ) -> rusqlite::Result<Vec<String>> {
+        let trusted = DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA;
+        self.connection.set_db_config(trusted, false)?;
+        let flag = cancel.clone();
+        let looks = move || flag.load(Ordering::Relaxed);
+        self.connection
+            .progress_handler(STEPS_A_LOOK, Some(looks))?;
+        let mut statement = self.connection.prepare(sql)?;
+        let mut rows = statement.query([])?;
+        let mut all = Vec::new();
+        while let Some(row) = rows.next()? {
+            let text = String::from_utf8_lossy(row.get_ref(0)?.as_bytes()?);
+            let cut = |line: &str| line.chars().take(FINDING_MAX).collect::<String>();
+            all.extend(text.lines().map(cut));
+        }
+        Ok(all)
     }
 
     /// The page size, 512 to 65,536; valid after a transaction began.

@@ -48,6 +48,7 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use longshore_io::Storage;
@@ -56,7 +57,8 @@ use parking_lot::Mutex;
 use crate::attributes::Attributes;
 use crate::volumes::Volumes;
 use crate::{
-    Content, Description, Entry, EntryKind, Error, Source, SourceKind, SourceOptions, SourceSummary,
+    CheckDepth, Content, Description, Entry, EntryKind, Error, Source, SourceKind, SourceOptions,
+    SourceSummary,
 };
 use content::SnapshotContent;
 use snapshot::{Snapshot, StateLock};
@@ -133,6 +135,26 @@ impl Sqlite {
             attributes,
         })
     }
+}
+
+/// SQLite's own check of a database, at one committed state: its findings, up to `max`; `None`: `cancel` was set.
+pub(crate) fn check(
+    storage: &dyn Storage,
+    path: &Path,
+    options: &SourceOptions,
+    (depth, max): (CheckDepth, u32),
+    cancel: &Arc<AtomicBool>,
+) -> Result<Option<Vec<String>>, Error> {
+    let options = SourceOptions {
+        // SQLite reads the database by its name.
+        reflink: false,
+        ..options.clone()
+    };
+    let snapshot = Snapshot::take(storage, path, &options)?;
+    let found = snapshot.integrity(depth, max, cancel)?;
+    snapshot.check_still()?;
+    snapshot.end()?;
+    Ok(found)
 }
 
 fn entry(path: PathBuf, snapshot: &Arc<Snapshot>) -> Entry {

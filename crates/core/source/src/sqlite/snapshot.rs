@@ -24,7 +24,7 @@ use super::library::{Deadline, Pause, Reader, Refusal, WalIndex};
 use super::overlay::Overlay;
 use super::wal::{self, IndexHeader};
 use crate::spec::SQLITE_MAGIC;
-use crate::{Error, SourceOptions};
+use crate::{CheckDepth, Error, SourceOptions};
 
 /// The means that keep the state from changing.
 #[derive(Debug)]
@@ -208,6 +208,30 @@ impl Snapshot {
                 check_unwritten(&self.held, *before)
             }
             _ => Ok(()),
+        }
+    }
+
+    /// The findings of SQLite's own check of the state, up to `max`; `None`: cancelled. Errors: a state that SQLite itself
+    /// cannot read without writing.
+    pub(super) fn integrity(
+        &self,
+        depth: CheckDepth,
+        max: u32,
+        cancel: &Arc<AtomicBool>,
+    ) -> Result<Option<Vec<String>>, Error> {
+        let path = || self.path().to_path_buf();
+        match self.hold() {
+            StateLock::Empty => Ok(Some(Vec::new())),
+            StateLock::Log | StateLock::SharedLock(_) => self.held.integrity(depth, max, cancel),
+            StateLock::DeadWriter(_) => Err(Error::HotJournal {
+                path: path(),
+                what: "a check reads the database as every program does",
+            }),
+            StateLock::Reflink(_) | StateLock::Nothing(_) => Err(Error::Io {
+                action: "lock",
+                path: path(),
+                source: std::io::ErrorKind::PermissionDenied.into(),
+            }),
         }
     }
 

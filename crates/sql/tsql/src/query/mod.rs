@@ -70,6 +70,7 @@ pub(crate) use packed::rows as packed_rows;
 pub(crate) use plan::{FunctionCall, FunctionCode, MadeTable, QueryPlan};
 pub(crate) use reader::{QuerySource, Reader};
 pub(crate) use sqlite::{Sqlite, SqliteCache};
+pub(crate) use system::database_of;
 pub(crate) use texts::parts as name_parts;
 pub(crate) use translate::{NESTING_MAX, ROW_NUMBER, check_order, parts};
 pub use view::View;

@@ -12,6 +12,7 @@ use longshore_pipeline::SourceSpec;
 
 use super::objects::tables_of;
 use super::view::Facts;
+use crate::flow::SYSTEM_DATABASES;
 use crate::message::Message;
 use crate::server::Server;
 use crate::tables::{KeyKind, TableShape};
@@ -282,4 +283,17 @@ pub(super) fn connections(server: &Server, _: &str) -> Rows {
         ]
     };
     Ok(server.session_numbers().into_iter().map(row).collect())
+}
+
+/// The database of a number.
+pub(crate) fn database_of(server: &Server, number: i64) -> Option<String> {
+    let place = usize::try_from(number.checked_sub(1)?).ok()?;
+    let first = usize::try_from(DATABASE_FIRST - 1).unwrap_or(0);
+    match SYSTEM_DATABASES.get(place) {
+        Some(name) => Some((*name).to_owned()),
+        None => server
+            .database_names()
+            .into_iter()
+            .nth(place.checked_sub(first)?),
+    }
 }

@@ -120,24 +120,34 @@ fn in_parts_of(device: DeviceSpec, bytes: u64) -> DeviceSpec {
     }
 }
 
-/// The database of this name. Errors: 911, 3147.
+/// The database of this name. Errors: 911, 927, 3147, and 50002 for SQL Server's own.
 fn existing(session: &Session, name: &str) -> Result<Database, Message> {
     if name.eq_ignore_ascii_case("tempdb") {
         return Err(message::TEMPDB.plain());
     }
+    check_system(session, name, "a backup")?;
+    database(session, name)
+}
+
+/// Databases of SQL Server's own are refused by name.
+pub(super) fn check_system(session: &Session, name: &str, what: &str) -> Result<(), Message> {
+    let mut all = SYSTEM_DATABASES.iter();
+    let is_system = all.any(|own| own.eq_ignore_ascii_case(name));
+    if is_system && matches!(session.server.database(name), Ok(None)) {
+        let what = format!("{what} of {name} (the catalog's file has what is in it)");
+        return Err(message::NOT_HERE.with(&[&what]));
+    }
+    Ok(())
+}
+
+/// Errors: 911, 927.
+pub(super) fn database(session: &Session, name: &str) -> Result<Database, Message> {
     if let Some(waiting) = session.server.kept.sequence(name)
         && !session.server.is_configured(&waiting.database)
     {
         return Err(message::IN_RESTORE.with(&[&waiting.database]));
     }
     let found = session.server.database(name);
-    let is_system = SYSTEM_DATABASES
-        .iter()
-        .any(|own| own.eq_ignore_ascii_case(name));
-    if is_system && matches!(found, Ok(None)) {
-        let what = format!("a backup of {name} (the catalog's file has what is in it)");
-        return Err(message::NOT_HERE.with(&[&what]));
-    }
     let database = found
         .map_err(|e| refusal::unusable(&e))?
         .ok_or_else(|| message::DATABASE_MISSING.with(&[&name]))?;

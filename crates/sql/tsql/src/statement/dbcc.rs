@@ -1,4 +1,4 @@
-//! DBCC TRACEON, TRACEOFF and TRACESTATUS.
+//! DBCC TRACEON, TRACEOFF and TRACESTATUS; the way to CHECKDB.
 //!
 //! Any number is accepted, as in SQL Server. The ones with an effect: 3213 shows the buffers of backups (`trace.rs`),
 //! 3604 sends such lines to the client, 3605 to the log, 3226 keeps successful backups out of the log.
@@ -6,8 +6,9 @@
 //! Invariants
 //! - A command of SQL Server's that is not supported here is refused by name (50002), any other word with 2526.
 //!
-//! Leaves to others: the effects of trace flags (`trace.rs`, `backup.rs`).
+//! Leaves to others: the effects of trace flags (`trace.rs`, `backup.rs`), and CHECKDB (`checkdb.rs`).
 
+use super::checkdb::check_database;
 use crate::convert::convert;
 use crate::flow::{Flow, Out};
 use crate::message::{self, Message};
@@ -23,7 +24,6 @@ const EVERYWHERE: i64 = -1;
 const ELSEWHERE: &[&str] = &[
     "CHECKALLOC",
     "CHECKCATALOG",
-    "CHECKDB",
     "CHECKIDENT",
     "CHECKTABLE",
     "DBREINDEX",
@@ -42,6 +42,9 @@ const ELSEWHERE: &[&str] = &[
 ];
 
 pub(crate) fn dbcc(session: &mut Session, dbcc: &Dbcc, out: &mut Out) -> Flow {
+    if dbcc.command == "CHECKDB" {
+        return check_database(session, dbcc, out);
+    }
     let flags = dbcc
         .arguments
         .iter()
@@ -61,7 +64,7 @@ pub(crate) fn dbcc(session: &mut Session, dbcc: &Dbcc, out: &mut Out) -> Flow {
         }
         _ => return Err(message::DBCC_UNKNOWN.plain().into()),
     }
-    if !dbcc.options.iter().any(|o| o == "NO_INFOMSGS") {
+    if !dbcc.options.iter().any(|(o, _)| o == "NO_INFOMSGS") {
         out.say(message::DBCC_DONE.plain())?;
     }
     Ok(out.done(Command::Other, None)?)

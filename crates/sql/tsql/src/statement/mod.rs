@@ -11,6 +11,7 @@ mod arguments;
 mod backup;
 mod catalog;
 mod change;
+mod checkdb;
 mod computed;
 mod configure;
 mod credential;

@@ -855,6 +855,6 @@ pub struct Argument {
 pub struct Dbcc {
     pub command: String,
     pub arguments: Vec<Operand>,
-    /// `WITH NO_INFOMSGS`
-    pub options: Vec<String>,
+    /// `WITH NO_INFOMSGS, MAXDOP = 2`
+    pub options: Vec<(String, Option<i64>)>,
 }

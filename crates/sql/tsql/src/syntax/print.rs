@@ -317,7 +317,11 @@ impl Display for Dbcc {
             f.write_str(")")?;
         }
         if !self.options.is_empty() {
-            let options: Vec<_> = self.options.iter().map(|o| bracketed(o)).collect();
+            let option = |(name, value): &(String, Option<i64>)| match value {
+                Some(value) => format!("{} = {value}", bracketed(name)),
+                None => bracketed(name),
+            };
+            let options: Vec<_> = self.options.iter().map(option).collect();
             write!(f, " WITH {}", options.join(", "))?;
         }
         Ok(())

@@ -129,7 +129,14 @@ impl Parser<'_> {
         }
         let mut options = Vec::new();
         if self.take_word("WITH")? {
-            options = self.list(|p| Ok(p.identifier()?.to_ascii_uppercase()))?;
+            options = self.list(|p| {
+                let name = p.identifier()?.to_ascii_uppercase();
+                let value = match p.take("=")? {
+                    true => Some(p.integer()?),
+                    false => None,
+                };
+                Ok((name, value))
+            })?;
         }
         Ok(Statement::Dbcc(Dbcc {
             command,

@@ -1,0 +1,197 @@
+//! Goal: DBCC CHECKDB has SQLite check a database and says what SQL Server's procedures expect: its messages, an error for
+//! damage, and the end of a check that is cancelled. Nothing is written.
+//! Method: databases are sound, or damaged byte by byte; SQLite itself says so, too.
+//! Not covered: PostgreSQL clusters, which are refused by name.
+
+mod common;
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use common::{Stage, numbers, run, said, value};
+use longshore_pipeline::SourceSpec;
+
+const SOUND: &str =
+    "8989 CHECKDB found 0 allocation errors and 0 consistency errors in database 'shop'.";
+const DONE: &str = "2528 DBCC execution completed. If DBCC printed error messages, contact your system administrator.";
+
+fn open(path: &Path) -> rusqlite::Connection {
+    rusqlite::Connection::open(path).unwrap()
+}
+
+/// An index that lacks a row of its table.
+fn damage(path: &Path) {
+    let db = open(path);
+    db.execute_batch(
+        "CREATE INDEX by_name ON ware (name);
+         PRAGMA writable_schema = ON;
+         UPDATE sqlite_master SET sql = 'CREATE INDEX by_name ON ware (name) WHERE id <> 7' WHERE name = 'by_name';
+         PRAGMA writable_schema = RESET;",
+    )
+    .unwrap();
+    db.execute_batch(
+        "DELETE FROM ware WHERE id = 8; INSERT INTO ware VALUES (7000, 'x', 1);
+         PRAGMA writable_schema = ON;
+         UPDATE sqlite_master SET sql = 'CREATE INDEX by_name ON ware (price)' WHERE name = 'by_name';
+         PRAGMA writable_schema = RESET;",
+    )
+    .unwrap();
+}
+
+#[test]
+fn a_sound_database_is_said_to_be_so_in_sql_servers_words() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let whole = ["2536 DBCC results for 'shop'.", SOUND, DONE];
+    for batch in [
+        "DBCC CHECKDB (shop)",
+        "DBCC CHECKDB ('shop', NOINDEX) WITH ALL_ERRORMSGS, DATA_PURITY",
+        "DBCC CHECKDB (N'SHOP') WITH PHYSICAL_ONLY, MAXDOP = 2, TABLOCK, EXTENDED_LOGICAL_CHECKS",
+        "DECLARE @db sysname = 'shop'; DBCC CHECKDB (@db)",
+        "DECLARE @id int = DB_ID('shop'); DBCC CHECKDB (@id)",
+        "EXEC ('DBCC CHECKDB ([shop])')",
+    ] {
+        assert_eq!(said(&run(&mut session, batch)), whole, "{batch}");
+    }
+    let quiet = run(
+        &mut session,
+        "DBCC CHECKDB (shop) WITH NO_INFOMSGS, ALL_ERRORMSGS",
+    );
+    assert!(said(&quiet).is_empty());
+    run(&mut session, "USE shop");
+    for batch in ["DBCC CHECKDB", "DBCC CHECKDB (0)"] {
+        assert_eq!(said(&run(&mut session, batch)), whole, "{batch}");
+    }
+    assert_eq!(
+        value(
+            &mut session,
+            "DBCC CHECKDB WITH NO_INFOMSGS; SELECT @@ERROR"
+        ),
+        "0"
+    );
+}
+
+#[test]
+fn damage_is_an_error_that_scripts_see_and_nothing_is_written() {
+    let stage = Stage::new();
+    damage(&stage.path("shop.db"));
+    let truth: String = open(&stage.path("shop.db"))
+        .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+        .unwrap();
+    assert_ne!(truth, "ok");
+    let before = std::fs::read(stage.path("shop.db")).unwrap();
+    let mut session = stage.session();
+    for batch in [
+        "DBCC CHECKDB (shop)",
+        "DBCC CHECKDB (shop) WITH NO_INFOMSGS",
+    ] {
+        let record = run(&mut session, batch);
+        let lines = said(&record);
+        let errors: Vec<_> = record.messages().filter(|m| m.is_error()).collect();
+        assert!(!errors.is_empty(), "{lines:?}");
+        assert!(
+            errors
+                .iter()
+                .all(|m| (m.number, m.severity) == (50_000, 16))
+        );
+        assert!(lines.iter().any(|line| line.ends_with(&truth)), "{lines:?}");
+        let count = errors.len();
+        let summary = format!(
+            "8989 CHECKDB found 0 allocation errors and {count} consistency errors in database 'shop'."
+        );
+        assert!(lines.contains(&summary), "{lines:?}");
+        assert_eq!(lines.contains(&DONE.to_owned()), !batch.contains("NO_INFO"));
+        assert_eq!(
+            value(&mut session, &format!("{batch}; SELECT @@ERROR")),
+            "50000"
+        );
+    }
+    let caught = "BEGIN TRY DBCC CHECKDB (shop) WITH NO_INFOMSGS END TRY BEGIN CATCH SELECT ERROR_NUMBER() END CATCH";
+    assert_eq!(value(&mut session, caught), "50000");
+    // Pages and rows are sound: the index is not compared with its table.
+    let physical = run(&mut session, "DBCC CHECKDB (shop) WITH PHYSICAL_ONLY");
+    assert!(
+        said(&physical).contains(&SOUND.to_owned()),
+        "{:?}",
+        said(&physical)
+    );
+    assert_eq!(std::fs::read(stage.path("shop.db")).unwrap(), before);
+    // A page that is no page.
+    let mut broken = before;
+    broken[4096..8192].fill(0xFF);
+    std::fs::write(stage.path("shop.db"), broken).unwrap();
+    let record = run(&mut session, "DBCC CHECKDB (shop) WITH PHYSICAL_ONLY");
+    assert!(
+        record.messages().any(|m| m.is_error()),
+        "{:?}",
+        said(&record)
+    );
+}
+
+#[test]
+fn what_would_write_or_has_no_check_is_refused_by_name() {
+    let mut stage = Stage::new();
+    let tree = SourceSpec::Files(vec![stage.path("state")]);
+    stage.more.push(("tree", tree));
+    let mut session = stage.session();
+    for (batch, number) in [
+        ("DBCC CHECKDB (shop, REPAIR_ALLOW_DATA_LOSS)", 50_002),
+        (
+            "DBCC CHECKDB (shop, REPAIR_REBUILD) WITH NO_INFOMSGS",
+            50_002,
+        ),
+        ("DBCC CHECKDB (shop) WITH ESTIMATEONLY", 50_002),
+        ("DBCC CHECKDB (tree)", 50_002),
+        ("DBCC CHECKDB (master)", 50_002),
+        ("DBCC CHECKTABLE ('ware')", 50_002),
+        ("DBCC CHECKALLOC (shop)", 50_002),
+        ("DBCC CHECKCATALOG (shop)", 50_002),
+        ("DBCC CHECKDB (nowhere)", 911),
+        ("DBCC CHECKDB (77)", 911),
+        ("DBCC CHECKDB (shop, sideways)", 2526),
+        ("DBCC CHECKDB (shop) WITH NOTHING", 2526),
+    ] {
+        assert_eq!(numbers(&run(&mut session, batch)), [number], "{batch}");
+    }
+}
+
+/// Goal: a check of a large database ends soon after a cancel, and says nothing of it.
+#[test]
+fn a_cancelled_check_ends_at_once() {
+    let stage = Stage::new();
+    let db = open(&stage.path("shop.db"));
+    db.execute_batch(
+        "PRAGMA synchronous = OFF; CREATE TABLE much (n INTEGER, t TEXT);
+         WITH RECURSIVE c (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c WHERE i < 500000)
+         INSERT INTO much SELECT i * 7919 % 500000, hex(i) FROM c;
+         CREATE INDEX a ON much (n, t); CREATE INDEX b ON much (t, n);",
+    )
+    .unwrap();
+    drop(db);
+    check_cancelled(&stage);
+}
+
+/// Goal: so does one that waits for a program which keeps the database locked.
+#[test]
+fn a_cancelled_wait_for_a_lock_ends_at_once() {
+    let stage = Stage::new();
+    let db = open(&stage.path("shop.db"));
+    db.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    check_cancelled(&stage);
+}
+
+fn check_cancelled(stage: &Stage) {
+    let mut session = stage.session();
+    let cancel = session.cancel_flag();
+    let stopper = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(150));
+        cancel.store(true, Ordering::Relaxed);
+        Instant::now()
+    });
+    let record = run(&mut session, "DBCC CHECKDB (shop)");
+    let late = stopper.join().unwrap().elapsed();
+    assert!(late < Duration::from_millis(1500), "{late:?}");
+    assert!(!numbers(&record).contains(&8989), "{:?}", said(&record));
+    assert!(record.messages().any(|m| m.is_error()));
+}
