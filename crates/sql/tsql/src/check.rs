@@ -302,17 +302,21 @@ impl<'a> Check<'a, '_> {
                     set.variable.iter().try_for_each(|v| self.variable(v))?;
                     set.value.iter().try_for_each(|v| self.named(v))?;
                 }
-                let rest = [&update.with, &update.top, &update.rest];
+                let top = update.top.as_ref().map(|top| &top.count);
+                let rest = [update.with.as_ref(), top, update.rest.as_ref()];
                 rest.into_iter().flatten().try_for_each(|f| self.named(f))
             }
             Statement::Delete(delete) => {
                 self.target(&delete.table)?;
-                let rest = [&delete.with, &delete.top, &delete.rest];
+                let top = delete.top.as_ref().map(|top| &top.count);
+                let rest = [delete.with.as_ref(), top, delete.rest.as_ref()];
                 rest.into_iter().flatten().try_for_each(|f| self.named(f))
             }
             Statement::Merge(merge) => {
                 self.target(&merge.table)?;
-                let parts = merge.with.iter().chain([&merge.source, &merge.on]);
+                let top = merge.top.iter().map(|top| &top.count);
+                let parts = merge.with.iter().chain(top);
+                let parts = parts.chain([&merge.source, &merge.on]);
                 parts.into_iter().try_for_each(|part| self.named(part))?;
                 for clause in &merge.clauses {
                     clause.condition.iter().try_for_each(|c| self.named(c))?;

@@ -571,6 +571,66 @@ fn merge_changes_adds_and_removes_rows() {
 }
 
 #[test]
+fn merge_shows_its_source_and_takes_no_more_rows_than_top_allows() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let merged = "CREATE TABLE #seen (name varchar(9) PRIMARY KEY, mb int); INSERT #seen VALUES ('a', 1), ('gone', 3);
+                  CREATE TABLE #log (act nvarchar(10), name varchar(9), was int, mb int, src varchar(9), twice int);
+                  MERGE #seen AS t USING (VALUES ('a', 5, 'scan'), ('b', 7, 'list')) AS s (name, mb, src) ON t.name = s.name
+                  WHEN MATCHED THEN UPDATE SET mb = s.mb WHEN NOT MATCHED THEN INSERT VALUES (s.name, s.mb)
+                  WHEN NOT MATCHED BY SOURCE THEN DELETE
+                  OUTPUT $action, COALESCE(inserted.name, deleted.name), deleted.mb, inserted.mb, s.src, s.mb * 2
+                  INTO #log (act, name, was, mb, src, twice);
+                  SELECT @@ROWCOUNT; SELECT * FROM #log ORDER BY act";
+    let expected = [
+        "3",
+        "DELETE|gone|3|NULL|NULL|NULL",
+        "INSERT|b|NULL|7|list|14",
+        "UPDATE|a|1|5|scan|10",
+    ];
+    assert_eq!(shown(&mut session, merged), expected);
+    // A table without another name, and a name that is no column of the source.
+    let named = "CREATE TABLE #src (name varchar(9), mb int); INSERT #src VALUES ('c', 9);
+                 MERGE #seen USING #src ON #seen.name = #src.name
+                 WHEN NOT MATCHED THEN INSERT (name, mb) VALUES (#src.name, #src.mb) OUTPUT #src.*, inserted.name;";
+    assert_eq!(shown(&mut session, named), ["c|9|c"]);
+    let unknown = "MERGE #seen AS t USING #src AS s ON t.name = s.name WHEN MATCHED THEN DELETE OUTPUT s.nothing;";
+    assert_eq!(script(&mut session, unknown).1, [207]);
+    let merge = |top: &str| {
+        format!(
+            "DECLARE @t TABLE (k int); MERGE {top} INTO @t AS t USING (VALUES (1), (2), (3)) AS s (k) ON t.k = s.k
+             WHEN NOT MATCHED THEN INSERT VALUES (s.k); SELECT @@ROWCOUNT, COUNT(*) FROM @t"
+        )
+    };
+    for (top, count) in [
+        ("TOP (2)", "2"),
+        ("TOP (50) PERCENT", "2"),
+        ("TOP (0)", "0"),
+        ("TOP (9)", "3"),
+    ] {
+        assert_eq!(
+            shown(&mut session, &merge(top)),
+            [format!("{count}|{count}")],
+            "{top}"
+        );
+    }
+    for (top, number) in [
+        ("TOP (-1)", 127),
+        ("TOP (NULL)", 1060),
+        ("TOP (101) PERCENT", 1031),
+    ] {
+        assert_eq!(
+            script(&mut session, &merge(top)).1.first(),
+            Some(&number),
+            "{top}"
+        );
+    }
+    let update = "DECLARE @t TABLE (k int); INSERT @t VALUES (1), (2), (3); UPDATE TOP (34) PERCENT @t SET k = 0;
+                  DELETE TOP (10) PERCENT FROM @t; SELECT COUNT(*) FROM @t";
+    assert_eq!(shown(&mut session, update), ["2"]);
+}
+
+#[test]
 fn a_pivot_of_a_join_is_refused() {
     let stage = Stage::new();
     let mut session = stage.session();

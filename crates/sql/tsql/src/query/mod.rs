@@ -55,7 +55,7 @@ mod zones;
 
 use std::sync::Arc;
 
-use sqlparser::ast::Query;
+use sqlparser::ast::{Query, SetExpr, TableFactor};
 
 use crate::flow::Variable;
 use crate::message::{self, Message};
@@ -85,6 +85,21 @@ pub(crate) fn prepare(context: &QueryContext, query: &Fragment) -> Result<QueryP
 /// The tree of a query. Errors: what cannot be read.
 pub(crate) fn read(context: &QueryContext, query: &Fragment) -> Result<Arc<Query>, Message> {
     context.reader.by_text(QuerySource::Query(query))
+}
+
+/// The name of the first table of FROM, as columns of it can name it.
+pub(crate) fn first_table(query: &Query) -> Option<String> {
+    let SetExpr::Select(select) = &*query.body else {
+        return None;
+    };
+    let (name, alias) = match &select.from.first()?.relation {
+        TableFactor::Table { name, alias, .. } => (Some(name), alias),
+        TableFactor::Derived { alias, .. } => (None, alias),
+        _ => return None,
+    };
+    let last = || name.and_then(|name| parts(name).pop());
+    let alias = alias.as_ref().map(|alias| alias.name.value.clone());
+    alias.or_else(last)
 }
 
 /// The meaning of a tree. Errors: what is not known here.

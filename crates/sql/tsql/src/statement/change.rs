@@ -25,7 +25,7 @@ use crate::server::objects::encoded;
 use crate::session::Session;
 use crate::sink::{Command, DoneEvent, ReceiverGone, Sink};
 use crate::syntax::{
-    Delete, Fragment, Insert, InsertSource, LocatedStatement, OutputClause, SetClause, Update,
+    Delete, Fragment, Insert, InsertSource, LocatedStatement, OutputClause, SetClause, Top, Update,
     tokens,
 };
 use crate::tables::{Change, TableCheck, TableColumn, TableId, TableRow, TableRows, TableShape};
@@ -45,10 +45,36 @@ pub(super) struct Changed {
     pub inserted: Vec<(i64, TableRow)>,
 }
 
-/// The OUTPUT of a statement; of MERGE with what was done to each row.
+/// The OUTPUT of a statement; of MERGE with what was done to each row, and with the rows of the source.
 pub(super) struct RowOutput<'a> {
     pub clause: &'a OutputClause,
     pub actions: Option<Vec<(i64, TableRow)>>,
+    pub source: Option<SourceRows>,
+}
+
+/// The rows of MERGE's source by the numbers of the rows that they changed or became, and the source's name.
+pub(super) struct SourceRows {
+    pub name: String,
+    pub columns: Vec<Column>,
+    pub rows: Vec<(i64, TableRow)>,
+}
+
+impl SourceRows {
+    /// How OUTPUT's query joins them.
+    fn joined(&self) -> String {
+        let called = super::target::bracketed(&self.name);
+        format!(
+            " LEFT JOIN [\u{1}source] AS {called} ON {called}.[\u{1}number] = [\u{1}merged].[\u{1}number]"
+        )
+    }
+
+    fn made(self) -> MadeTable {
+        MadeTable {
+            name: "\u{1}source",
+            columns: self.columns,
+            rows: self.rows,
+        }
+    }
 }
 
 impl RowOutput<'_> {
@@ -56,6 +82,7 @@ impl RowOutput<'_> {
         clause.map(|clause| RowOutput {
             clause,
             actions: None,
+            source: None,
         })
     }
 }
@@ -728,7 +755,7 @@ fn selected(session: &mut Session, plan: &QueryPlan) -> Result<Vec<(i64, TableRo
 /// The query of a statement's rows: their numbers, then the values.
 struct RowQuery<'a> {
     with: Option<&'a Fragment>,
-    top: Option<&'a Fragment>,
+    top: Option<&'a Top>,
     table: &'a [String],
     values: Vec<String>,
     rest: Option<&'a Fragment>,
@@ -745,9 +772,7 @@ impl RowQuery<'_> {
             false => format!("FROM {} ", super::target::dotted(self.table)),
         };
         let with = self.with.map_or(String::new(), |with| format!("{with} "));
-        let top = self
-            .top
-            .map_or(String::new(), |top| format!("TOP ({top}) "));
+        let top = self.top.map_or(String::new(), |top| format!("{top} "));
         let mut items = vec![format!(
             "{}.[{ROW_NUMBER}]",
             super::target::bracketed(called)
@@ -958,6 +983,7 @@ fn shown(
     RowOutput {
         clause: output,
         actions,
+        source,
     }: RowOutput,
     command: Command,
     out: &mut Out,
@@ -975,7 +1001,7 @@ fn shown(
             rows: rows.into_iter().map(numbered).collect(),
         }
     };
-    let from = match command {
+    let mut from = match command {
         _ if actions.is_some() => {
             "[\u{1}merged] LEFT JOIN inserted ON inserted.[\u{1}number] = [\u{1}merged].[\u{1}number] \
              LEFT JOIN deleted ON deleted.[\u{1}number] = [\u{1}merged].[\u{1}number]"
@@ -983,7 +1009,8 @@ fn shown(
         Command::Insert => "inserted",
         Command::Delete => "deleted",
         _ => "inserted INNER JOIN deleted ON inserted.[\u{1}number] = deleted.[\u{1}number]",
-    };
+    }
+    .to_owned();
     let merged = MadeTable {
         name: "\u{1}merged",
         columns: vec![
@@ -992,11 +1019,15 @@ fn shown(
         ],
         rows: actions.unwrap_or_default(),
     };
-    let made = [
+    let mut made = vec![
         table("inserted", changed.inserted),
         table("deleted", changed.deleted),
         merged,
     ];
+    if let Some(source) = source {
+        from += &source.joined();
+        made.push(source.made());
+    }
     let items = with_action(&output.items)?;
     let text = format!("SELECT {items} FROM {from}");
     let query = Fragment::at_line(text, out.line);

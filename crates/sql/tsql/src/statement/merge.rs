@@ -9,24 +9,26 @@
 //! Invariants
 //! - All of a statement's changes are made, or none.
 //! - A row of the target that several rows of the source match is changed by none of them (8672).
+//! - TOP counts the rows of all three kinds together, after those without a clause have gone.
 //!
 //! Leaves to others: constraints, transactions and tables of other sessions (`statement/change.rs`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::change::{
-    Current, GivenRow, RowOutput, change, check_not_computed, check_null, combined, default,
-    finish, fitted, numbered, places, run, terminated, value_of, with_defaults,
+    Current, GivenRow, RowOutput, SourceRows, change, check_not_computed, check_null, combined,
+    default, finish, fitted, numbered, places, run, terminated, value_of, with_defaults,
 };
 use super::target::{ChangedTable, bracketed, dotted, find};
+use crate::convert::convert_from;
 use crate::flow::{Flow, Out, Stop};
 use crate::message::{self, Message};
 use crate::query::{self, QueryPlan, ROW_NUMBER};
 use crate::session::Session;
 use crate::sink::Command;
-use crate::syntax::{Fragment, Merge, MergeAction, MergeClause, MergeRows};
+use crate::syntax::{Fragment, Merge, MergeAction, MergeClause, MergeRows, Top};
 use crate::tables::{Change, TableRow};
-use crate::value::Value;
+use crate::value::{Column, Type, Value};
 use crate::variables::{Sum, bytes};
 
 pub(crate) fn merge(session: &mut Session, merge: &Merge, out: &mut Out) -> Flow {
@@ -82,12 +84,40 @@ struct FoundRow {
     clause: usize,
     /// With the places of their columns in the plan.
     values: Vec<(usize, Value)>,
+    /// The row of the source, where OUTPUT can name it.
+    source: TableRow,
+}
+
+/// The rows of one kind for which a clause holds.
+#[derive(Default)]
+struct Found {
+    plan: QueryPlan,
+    rows: Vec<FoundRow>,
+}
+
+/// The rows that a MERGE changes, by their kinds.
+struct AllFound {
+    matched: Found,
+    only_target: Found,
+    only_source: Found,
+}
+
+impl AllFound {
+    fn kinds(&mut self) -> [&mut Found; 3] {
+        [
+            &mut self.matched,
+            &mut self.only_target,
+            &mut self.only_source,
+        ]
+    }
 }
 
 struct Merging<'a> {
     merge: &'a Merge,
     target: &'a ChangedTable,
     line: u32,
+    /// The name of the source, where OUTPUT can name it.
+    source: Option<String>,
 }
 
 impl Merging<'_> {
@@ -123,6 +153,9 @@ impl Merging<'_> {
         let (source, on) = (&self.merge.source, &self.merge.on);
         let mut items = vec![chosen(&clauses)];
         items.extend(values(&clauses));
+        if let (Some(source), true) = (&self.source, when != MergeRows::OnlyTarget) {
+            items.push(format!("{}.*", bracketed(source)));
+        }
         let items = items.join(", ");
         match when {
             MergeRows::Matched => {
@@ -155,19 +188,16 @@ impl Merging<'_> {
     }
 
     /// The rows of one kind for which a clause holds.
-    fn rows(
-        &self,
-        session: &mut Session,
-        when: MergeRows,
-    ) -> Result<(QueryPlan, Vec<FoundRow>), Message> {
+    fn rows(&self, session: &mut Session, when: MergeRows) -> Result<Found, Message> {
         let clauses = self.clauses(when);
         if clauses.is_empty() {
-            return Ok((QueryPlan::default(), Vec::new()));
+            return Ok(Found::default());
         }
         let plan = self.plan(session, when)?;
         let has_number = when != MergeRows::OnlySource;
+        let width_of_all: usize = clauses.iter().map(|c| width(c)).sum();
         let mut sum = Sum::default();
-        let mut all = Vec::new();
+        let mut rows = Vec::new();
         let ran = run(session, &plan, |row| {
             let mut cells = row.into_iter().enumerate();
             let number = match has_number.then(|| cells.next()).flatten() {
@@ -180,39 +210,61 @@ impl Merging<'_> {
             let clause = usize::try_from(clause).unwrap_or(usize::MAX);
             let before: usize = clauses.iter().take(clause).map(|c| width(c)).sum();
             let own = clauses.get(clause).map_or(0, |c| width(c));
-            let values: Vec<_> = cells.skip(before).take(own).collect();
-            for (_, value) in &values {
+            let of_clauses: Vec<_> = cells.by_ref().take(width_of_all).collect();
+            let values: Vec<_> = of_clauses.into_iter().skip(before).take(own).collect();
+            let source: TableRow = cells.map(|(_, value)| value).collect();
+            let kept = values.iter().map(|(_, value)| value).chain(&source);
+            for value in kept {
                 sum.add_bytes(bytes(value) + size_of::<Value>())?;
             }
-            all.push(FoundRow {
+            rows.push(FoundRow {
                 number,
                 clause,
                 values,
+                source,
             });
             Ok(())
         });
         ran.map_err(Stop::message)?;
-        Ok((plan, all))
+        Ok(Found { plan, rows })
+    }
+
+    /// The rows of all kinds, as many of them as TOP allows. Errors: 127, 1031, 1060, 8672.
+    fn all_rows(&self, session: &mut Session) -> Result<AllFound, Message> {
+        let mut all = AllFound {
+            matched: self.rows(session, MergeRows::Matched)?,
+            only_target: self.rows(session, MergeRows::OnlyTarget)?,
+            only_source: self.rows(session, MergeRows::OnlySource)?,
+        };
+        if let Some(top) = &self.merge.top {
+            let count = all.kinds().iter().map(|found| found.rows.len()).sum();
+            let mut left = allowed(session, top, count)?;
+            for found in all.kinds() {
+                found.rows.truncate(left);
+                left -= found.rows.len();
+            }
+        }
+        let mut seen = BTreeSet::new();
+        let mut matched = all.matched.rows.iter().filter_map(|row| row.number);
+        match matched.all(|number| seen.insert(number)) {
+            true => Ok(all),
+            false => Err(message::MERGE_TWICE.plain()),
+        }
     }
 
     /// Changes and removes rows of the target.
     fn change_rows(
         &self,
         session: &mut Session,
-        when: MergeRows,
+        (when, found): (MergeRows, &Found),
         current: &Current,
         change: &mut Change,
     ) -> Result<(), Message> {
         let clauses = self.clauses(when);
-        let (plan, found) = self.rows(session, when)?;
-        let mut seen = std::collections::BTreeSet::new();
-        for row in found {
+        for row in &found.rows {
             let (Some(number), Some(clause)) = (row.number, clauses.get(row.clause)) else {
                 continue;
             };
-            if !seen.insert(number) {
-                return Err(message::MERGE_TWICE.plain());
-            }
             let MergeAction::Update(sets) = &clause.action else {
                 change.removed.push(number);
                 continue;
@@ -220,12 +272,12 @@ impl Merging<'_> {
             let Some(mut changed) = current.row(session, number) else {
                 continue;
             };
-            for (set, (at, value)) in sets.iter().zip(row.values) {
+            for (set, (at, value)) in sets.iter().zip(&row.values) {
                 let place = self.target.shape.place(&set.column);
                 let place = place.ok_or_else(|| message::COLUMN_UNKNOWN.with(&[&set.column]))?;
                 let column = &self.target.shape.columns[place];
                 changed[place] = match &set.value {
-                    Some(_) => fitted(&value, plan.columns[at].kind, column, self.target)?,
+                    Some(_) => fitted(value, found.plan.columns[*at].kind, column, self.target)?,
                     None => default(session, column, self.target)?,
                 };
             }
@@ -236,11 +288,10 @@ impl Merging<'_> {
     }
 
     /// The rows that only the source has.
-    fn new_rows(&self, session: &mut Session) -> Result<Vec<GivenRow>, Message> {
+    fn new_rows(&self, session: &Session, found: &Found) -> Result<Vec<GivenRow>, Message> {
         let clauses = self.clauses(MergeRows::OnlySource);
-        let (plan, found) = self.rows(session, MergeRows::OnlySource)?;
         let mut all = Vec::new();
-        for row in found {
+        for row in &found.rows {
             let Some(MergeAction::Insert { columns, values }) =
                 clauses.get(row.clause).map(|c| &c.action)
             else {
@@ -252,17 +303,62 @@ impl Merging<'_> {
                 return Err(message::VALUES_NOT_COLUMNS.plain());
             }
             let mut given = GivenRow::new();
-            for ((place, (at, value)), text) in places.iter().zip(row.values).zip(values) {
+            for ((place, (at, value)), text) in places.iter().zip(&row.values).zip(values) {
                 let column = &self.target.shape.columns[*place];
                 // DEFAULT is filled in later.
                 if text.is_some() {
-                    let kind = plan.columns[at].kind;
-                    given.push((*place, fitted(&value, kind, column, self.target)?));
+                    let kind = found.plan.columns[*at].kind;
+                    given.push((*place, fitted(value, kind, column, self.target)?));
                 }
             }
             all.push(given);
         }
         Ok(all)
+    }
+
+    /// The rows of the source for OUTPUT. `new`: the numbers of the rows that came from the source alone.
+    fn source_rows(&self, all: AllFound, new: &[i64]) -> Option<SourceRows> {
+        let name = self.source.clone()?;
+        let own = |found: &Found, when| {
+            let clauses: usize = self.clauses(when).iter().map(|c| width(c)).sum();
+            let before = 1 + clauses + usize::from(when == MergeRows::Matched);
+            found.plan.columns.get(before..).map(<[Column]>::to_vec)
+        };
+        let columns = own(&all.matched, MergeRows::Matched)
+            .or_else(|| own(&all.only_source, MergeRows::OnlySource));
+        let mut columns = columns.unwrap_or_default();
+        columns.push(Column::new("\u{1}number", Type::BigInt));
+        let matched = all.matched.rows.into_iter();
+        let matched = matched.filter_map(|row| Some((row.number?, row.source)));
+        let came = all.only_source.rows.into_iter().map(|row| row.source);
+        let numbered = |(number, mut row): (i64, TableRow)| {
+            row.push(Value::Int(number));
+            (number, row)
+        };
+        let rows = matched.chain(new.iter().copied().zip(came));
+        Some(SourceRows {
+            name,
+            columns,
+            rows: rows.map(numbered).collect(),
+        })
+    }
+}
+
+/// How many of `count` rows TOP allows; part of a row counts as a row. Errors: 127, 1031, 1060.
+fn allowed(session: &Session, top: &Top, count: usize) -> Result<usize, Message> {
+    let found = query::scalar(&session.query_context(), &top.count)?;
+    if top.percent {
+        return match convert_from(&found.value, found.kind, Type::Float)? {
+            Value::Float(percent) if (0.0..=100.0).contains(&percent) => {
+                Ok((count as f64 * percent / 100.0).ceil() as usize)
+            }
+            _ => Err(message::PERCENT_RANGE.plain()),
+        };
+    }
+    match (found.kind.is_integer(), &found.value) {
+        (true, Value::Int(n)) if *n < 0 => Err(message::TOP_NEGATIVE.plain()),
+        (true, Value::Int(n)) => Ok(usize::try_from(*n).unwrap_or(usize::MAX).min(count)),
+        _ => Err(message::TOP_NOT_WHOLE.plain()),
     }
 }
 
@@ -305,27 +401,43 @@ fn check(session: &Session, merge: &Merge, target: &ChangedTable) -> Result<(), 
     Ok(())
 }
 
+/// The name by which the source can be named.
+fn source_name(session: &Session, merge: &Merge) -> Result<String, Message> {
+    let text = format!("SELECT 1 FROM {}", merge.source);
+    let read = query::read(&session.query_context(), &Fragment::new(text))?;
+    query::first_table(&read).ok_or_else(|| message::SYNTAX.with(&[&merge.source]))
+}
+
 fn merge_rows(session: &mut Session, merge: &Merge, out: &mut Out) -> Flow {
     let target = find(session, &merge.table)?;
     check(session, merge, &target)?;
+    let source = merge.output.as_ref().map(|_| source_name(session, merge));
     let merging = Merging {
         merge,
         target: &target,
         line: out.line,
+        source: source.transpose()?,
     };
     merging.check_condition(session)?;
     let mut last = None;
     let mut count = 0;
+    let mut source = None;
     let changed = change(session, &target, "MERGE", |session, current| {
         let mut change = Change::default();
-        for when in [MergeRows::Matched, MergeRows::OnlyTarget] {
-            merging.change_rows(session, when, current, &mut change)?;
+        let found = merging.all_rows(session)?;
+        for (when, found) in [
+            (MergeRows::Matched, &found.matched),
+            (MergeRows::OnlyTarget, &found.only_target),
+        ] {
+            merging.change_rows(session, (when, found), current, &mut change)?;
         }
-        let given = merging.new_rows(session)?;
+        let given = merging.new_rows(session, &found.only_source)?;
         let rows = with_defaults(session, &target, given)?;
         let (put, identity, own) = numbered(&target, &rows, current.last(session), "MERGE")?;
         last = own;
         count = (change.put.len() + change.removed.len() + put.len()) as u64;
+        let new: Vec<i64> = put.iter().map(|(number, _)| *number).collect();
+        source = merging.source_rows(found, &new);
         change.put.extend(put);
         Ok((change, identity))
     })?;
@@ -350,6 +462,7 @@ fn merge_rows(session: &mut Session, merge: &Merge, out: &mut Out) -> Flow {
     let output = merge.output.as_ref().map(|clause| RowOutput {
         clause,
         actions: Some(rows),
+        source,
     });
     finish(
         session,

@@ -243,11 +243,18 @@ pub enum InsertSource {
     DefaultValues,
 }
 
+/// TOP of a statement that changes rows: how many of them, or how many of a hundred.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Top {
+    pub count: Fragment,
+    pub percent: bool,
+}
+
 /// UPDATE
 #[derive(Debug, Clone, PartialEq)]
 pub struct Update {
     pub with: Option<Fragment>,
-    pub top: Option<Fragment>,
+    pub top: Option<Top>,
     /// Its name, or an alias of the FROM clause.
     pub table: Vec<String>,
     pub sets: Vec<SetClause>,
@@ -272,7 +279,7 @@ pub struct SetClause {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Delete {
     pub with: Option<Fragment>,
-    pub top: Option<Fragment>,
+    pub top: Option<Top>,
     pub table: Vec<String>,
     pub output: Option<OutputClause>,
     pub rest: Option<Fragment>,
@@ -282,6 +289,7 @@ pub struct Delete {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Merge {
     pub with: Option<Fragment>,
+    pub top: Option<Top>,
     pub table: Vec<String>,
     pub alias: Option<String>,
     /// A table, or a query in parentheses, with its alias.

@@ -103,8 +103,15 @@ fn with(f: &mut Formatter<'_>, with: Option<&Fragment>) -> fmt::Result {
     with.map_or(Ok(()), |with| write!(f, "{with} "))
 }
 
-fn top(f: &mut Formatter<'_>, top: Option<&Fragment>) -> fmt::Result {
-    top.map_or(Ok(()), |top| write!(f, "TOP ({top}) "))
+impl Display for Top {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let percent = if self.percent { " PERCENT" } else { "" };
+        write!(f, "TOP ({}){percent}", self.count)
+    }
+}
+
+fn top(f: &mut Formatter<'_>, top: Option<&Top>) -> fmt::Result {
+    top.map_or(Ok(()), |top| write!(f, "{top} "))
 }
 
 fn or_default(value: Option<&Fragment>) -> &str {
@@ -184,7 +191,9 @@ impl Display for Delete {
 impl Display for Merge {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         with(f, self.with.as_ref())?;
-        write!(f, "MERGE INTO {}", dotted(&self.table))?;
+        f.write_str("MERGE ")?;
+        top(f, self.top.as_ref())?;
+        write!(f, "INTO {}", dotted(&self.table))?;
         if let Some(alias) = &self.alias {
             write!(f, " AS {}", bracketed(alias))?;
         }

@@ -44,8 +44,8 @@ impl Parser<'_> {
         }
     }
 
-    /// `TOP (n)`
-    fn top(&mut self) -> Result<Option<Fragment>, Message> {
+    /// `TOP (n) [PERCENT]`
+    pub(super) fn top(&mut self) -> Result<Option<Top>, Message> {
         if !self.take_word("TOP")? {
             return Ok(None);
         }
@@ -57,10 +57,8 @@ impl Parser<'_> {
         if parens {
             self.expect(")")?;
         }
-        match self.is_word("PERCENT") {
-            true => Err(self.wrong(NOT_HERE.with(&[&"TOP with PERCENT"]))),
-            false => Ok(Some(count)),
-        }
+        let percent = self.take_word("PERCENT")?;
+        Ok(Some(Top { count, percent }))
     }
 
     /// `WITH (TABLOCK, HOLDLOCK)`: what a statement changes is locked while it runs.

@@ -7,16 +7,14 @@
 //! Leaves to others: the meaning of the statement (`statement/merge.rs`).
 
 use super::Parser;
-use crate::message::{Message, NOT_HERE};
+use crate::message::Message;
 use crate::syntax::ast::*;
 use crate::syntax::lexer::TokenKind;
 
 impl Parser<'_> {
     pub(super) fn merge(&mut self, with: Option<Fragment>) -> Result<Statement, Message> {
         self.expect_word("MERGE")?;
-        if self.is_word("TOP") {
-            return Err(self.wrong(NOT_HERE.with(&[&"MERGE TOP"])));
-        }
+        let top = self.top()?;
         self.take_word("INTO")?;
         let table = self.table()?;
         self.hints()?;
@@ -47,6 +45,7 @@ impl Parser<'_> {
         }
         Ok(Statement::Merge(Box::new(Merge {
             with,
+            top,
             table,
             alias,
             source,
