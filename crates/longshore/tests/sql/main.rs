@@ -130,6 +130,11 @@ fn everyday_reports_and_procedures() {
     Stage::new().check("everyday");
 }
 
+#[test]
+fn diagnostics_and_maintenance_plans() {
+    Stage::new().check("diagnostics");
+}
+
 /// Goal: the exit code of a job's step is what its last query says, and sqlcmd's own variables are there.
 #[test]
 fn a_query_of_exit_decides_the_exit_code() {

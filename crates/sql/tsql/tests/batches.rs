@@ -130,7 +130,7 @@ const FUNCTIONS: &[(&str, u64, u64)] = &[
     ("LEN", 1, 1),
     ("LOG", 1, 2),
     ("LOWER", 1, 1),
-    ("LTRIM", 1, 1),
+    ("LTRIM", 1, 2),
     ("NCHAR", 1, 1),
     ("NULLIF", 2, 2),
     ("PARSENAME", 2, 2),
@@ -156,7 +156,7 @@ const FUNCTIONS: &[(&str, u64, u64)] = &[
     ("TIMEFROMPARTS", 5, 5),
     ("TODATETIMEOFFSET", 2, 2),
     ("TRANSLATE", 3, 3),
-    ("TRIM", 1, 1),
+    ("TRIM", 1, 2),
     ("UNICODE", 1, 1),
     ("UPPER", 1, 1),
     ("YEAR", 1, 1),
@@ -282,7 +282,7 @@ impl Maker {
             return "1 = 1".to_owned();
         }
         self.budget -= 1;
-        match self.random.below(9_u64) {
+        match self.random.below(10_u64) {
             0..=2 => {
                 let op = self.pick(&["=", "<>", "<", ">=", "!>"]);
                 format!("{} {op} {}", self.expression(), self.expression())
@@ -296,6 +296,11 @@ impl Maker {
             5 => format!("EXISTS ({})", self.query(false)),
             6 => format!("{} IS NOT NULL", self.expression()),
             7 => format!("NOT ({}) OR {}", self.condition(), self.condition()),
+            8 => format!(
+                "{} IS NOT DISTINCT FROM {}",
+                self.expression(),
+                self.expression()
+            ),
             _ => format!(
                 "{} BETWEEN {} AND {}",
                 self.expression(),
@@ -306,7 +311,7 @@ impl Maker {
     }
 
     fn table(&mut self) -> String {
-        match self.random.below(10_u64) {
+        match self.random.below(11_u64) {
             0..=2 => "#t AS t".to_owned(),
             3 => "@v AS t".to_owned(),
             4 => "sys.databases AS t".to_owned(),
@@ -318,6 +323,11 @@ impl Maker {
             ),
             7 => format!("OPENJSON({}) AS t", self.expression()),
             8 => format!("STRING_SPLIT({}, ',') AS t", self.expression()),
+            9 => format!(
+                "GENERATE_SERIES({}, {}) AS t(id)",
+                self.expression(),
+                self.expression()
+            ),
             _ => "#t AS t CROSS JOIN #t AS u".to_owned(),
         }
     }
@@ -424,7 +434,9 @@ impl Maker {
             ),
             12 => format!("DELETE TOP (3) FROM #t WHERE {}", self.condition()),
             13 => format!(
-                "MERGE #t AS t USING ({}) AS s ON t.id = {} WHEN MATCHED THEN UPDATE SET name = {} WHEN NOT MATCHED THEN INSERT (id) VALUES ({});",
+                "MERGE {} #t AS t USING ({}) AS s ON t.id = {} WHEN MATCHED THEN UPDATE SET name = {} \
+                 WHEN NOT MATCHED THEN INSERT (id) VALUES ({}) OUTPUT $action, s.*, inserted.id;",
+                self.pick(&["", "TOP (2)", "TOP (50) PERCENT", "TOP (@n)"]),
                 self.query(false),
                 self.expression(),
                 self.expression(),
@@ -455,6 +467,10 @@ impl Maker {
                     "SET NOCOUNT OFF",
                     "RETURN",
                     "again: SET @n += 1; IF @n < 9 GOTO again",
+                    "DBCC CHECKDB (shop) WITH PHYSICAL_ONLY",
+                    "SELECT 'a b' = SUM(id) OVER w FROM #t WINDOW w AS (PARTITION BY name)",
+                    "SELECT @s += CAST(ROW_NUMBER() OVER (ORDER BY id) AS varchar(9)) FROM #t",
+                    "SELECT id AS [@a], id AS [@a], name FROM #t FOR XML PATH('r')",
                 ])
                 .to_owned(),
             19 => format!("PRINT {}", self.expression()),

@@ -679,3 +679,133 @@ fn texts_are_numbers_and_dates_as_far_as_a_conversion_takes_them() {
         said(&place)
     );
 }
+
+/// Goal: the first rows are as many as TOP says, or the query says why not; SQLite would take other numbers.
+#[test]
+fn top_takes_whole_numbers_that_are_not_negative() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let rows = "FROM (VALUES (1), (2), (3), (4)) AS v(n) ORDER BY n";
+    for (top, number) in [
+        ("TOP (-1)", 127),
+        ("TOP (NULL)", 1060),
+        ("TOP (1.5)", 1060),
+        ("TOP (-1) WITH TIES", 127),
+        ("TOP 200 PERCENT", 1031),
+        ("TOP (-1) PERCENT", 1031),
+    ] {
+        let refused = numbers(&run(&mut session, &format!("SELECT {top} n {rows}")));
+        assert_eq!(refused, [number], "{top}");
+    }
+    for (top, expected) in [
+        ("TOP (2)", 2),
+        ("TOP 26 PERCENT", 2),
+        ("TOP (0)", 0),
+        ("TOP (1) WITH TIES", 1),
+    ] {
+        let record = run(&mut session, &format!("SELECT {top} n {rows}"));
+        assert_eq!(record.rows().count(), expected, "{top}");
+    }
+}
+
+/// Goal: forms of SQL Server 2022, and names of columns as texts.
+#[test]
+fn forms_of_newer_servers_give_their_rows() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    for (query, expected) in [
+        ("SELECT STRING_AGG(CAST(value AS varchar(9)), ',') FROM GENERATE_SERIES(1, 10, 4)", "1,5,9"),
+        ("SELECT STRING_AGG(CAST(value AS varchar(9)), ',') FROM GENERATE_SERIES(3, 1)", "3,2,1"),
+        ("SELECT COUNT(*) FROM GENERATE_SERIES(1, 0, 1)", "0"),
+        ("SELECT SUM(s.value) FROM (VALUES (2), (3)) AS v(n) CROSS APPLY GENERATE_SERIES(1, v.n) AS s", "9"),
+        (
+            "SELECT COUNT(*) FROM (VALUES (1, NULL), (2, 2), (NULL, NULL)) AS v(a, b) WHERE v.a IS NOT DISTINCT FROM v.b",
+            "2",
+        ),
+        ("SELECT COUNT(*) FROM (VALUES (1, NULL), (2, 2), (3, 4)) AS v(a, b) WHERE v.a IS DISTINCT FROM v.b", "2"),
+        ("SELECT CONCAT(TRIM('.' FROM '..a.b..'), '|', LTRIM('xxax', 'x'), '|', RTRIM('ayy', 'y'))", "a.b|ax|a"),
+        ("SELECT CONCAT(TRIM(LEADING '.' FROM '.a.'), TRIM(TRAILING '.' FROM '.b.'), TRIM(BOTH '.' FROM '.c.'))", "a..bc"),
+        (
+            "SELECT STRING_AGG(CONCAT(t, r), ' ') FROM (SELECT SUM(n) OVER w AS t, ROW_NUMBER() OVER (w ORDER BY n DESC) AS r
+               FROM (VALUES (1, 1), (1, 2), (2, 5)) AS v(g, n) WINDOW w AS (PARTITION BY g)) AS q",
+            "31 32 51",
+        ),
+        ("SELECT (SELECT 'a/@b' = 1, 'x y' = 'z''s', c = 3 FOR JSON PATH)", "[{\"a\\/@b\":1,\"x y\":\"z's\",\"c\":3}]"),
+        ("SELECT (SELECT DISTINCT TOP (1) N'n' = n FROM (VALUES (1)) AS v(n) FOR JSON PATH)", "[{\"n\":1}]"),
+        ("SELECT CASE WHEN 'a' = 'b' THEN 1 ELSE 2 END", "2"),
+        (
+            "SELECT STRING_AGG(CONCAT(g, n), ',') WITHIN GROUP (ORDER BY g DESC, n) FROM (VALUES ('a', 2), ('b', 9), ('a', 1)) AS v(g, n)",
+            "b9,a1,a2",
+        ),
+        ("SELECT STRING_AGG([key], ',') FROM OPENJSON('{\"a\":1,\"A\":2}') WHERE [key] = 'A'", "A"),
+        ("DECLARE @p nvarchar(9) = '$.a'; SELECT SUM(CAST(value AS int)) FROM OPENJSON('{\"a\":[1,2]}', @p)", "3"),
+        ("SELECT COUNT(DISTINCT i) FROM (SELECT NEWID() AS i FROM (VALUES (1), (2), (3)) AS v(n)) AS q", "3"),
+        ("SELECT CASE WHEN RAND() >= 0 AND RAND() < 1 THEN 'ok' END", "ok"),
+    ] {
+        assert_eq!(value(&mut session, query), expected, "{query}");
+    }
+    for refused in [
+        "SELECT IDENT_CURRENT('t')",
+        "SELECT RAND(7)",
+        "SELECT @@CPU_BUSY",
+        "SELECT SUM(n) OVER nowhere FROM (VALUES (1)) AS v(n)",
+        "SELECT * FROM GENERATE_SERIES(1, 2, 0)",
+        "SELECT * FROM GENERATE_SERIES(1.0, 2.0)",
+        "SELECT NULL AS x FOR XML PATH('r'), ELEMENTS XSINIL",
+        "WITH XMLNAMESPACES ('u' AS n) SELECT 1 AS [n:x] FOR XML PATH('r')",
+        "SELECT 1 AS x FOR XML RAW, XMLSCHEMA",
+        "DECLARE @x xml = '<a/>'; SET @x.modify('delete /a')",
+    ] {
+        assert_eq!(numbers(&run(&mut session, refused)), [50_002], "{refused}");
+    }
+    let long = run(
+        &mut session,
+        "SELECT COUNT(*) FROM GENERATE_SERIES(1, 9223372036854775807)",
+    );
+    assert!(long.messages().any(|m| m.is_error()));
+}
+
+/// Goal: an element has no attribute twice.
+#[test]
+fn attributes_of_xml_are_not_repeated() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    for twice in [
+        "SELECT 1 AS [@a], 2 AS [@a] FOR XML PATH('r')",
+        "SELECT 1 AS a, 2 AS a FOR XML RAW",
+        "SELECT a, a FROM (VALUES (1)) AS v(a) FOR XML AUTO",
+        "SELECT 1 AS [x/@a], 2 AS [x/@a] FOR XML PATH('r')",
+    ] {
+        assert_eq!(numbers(&run(&mut session, twice)), [6810], "{twice}");
+    }
+    for (once, expected) in [
+        (
+            "SELECT (SELECT 1 AS [x/@a], 2 AS y, 3 AS [x/@a] FOR XML PATH('r'))",
+            "<r><x a=\"1\"/><y>2</y><x a=\"3\"/></r>",
+        ),
+        (
+            "SELECT (SELECT 1 AS [@a], 2 AS [@b] FOR XML PATH('r'))",
+            "<r a=\"1\" b=\"2\"/>",
+        ),
+    ] {
+        assert_eq!(value(&mut session, once), expected, "{once}");
+    }
+}
+
+/// Goal: numbers of rows can be part of a text that a SELECT builds.
+#[test]
+fn a_text_is_built_with_the_numbers_of_its_rows() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let built = "DECLARE @s varchar(99) = 'FROM '; SELECT @s += CASE WHEN ROW_NUMBER() OVER (ORDER BY n) = 1 THEN '' ELSE ', ' END + n
+                 FROM (VALUES ('b'), ('a')) AS v(n); SELECT @s";
+    assert_eq!(value(&mut session, built), "FROM a, b");
+    for refused in [
+        "DECLARE @s varchar(99) = ''; SELECT @s += CAST(ROW_NUMBER() OVER (ORDER BY n) AS varchar(9)) FROM (VALUES (1)) AS v(n) ORDER BY n DESC",
+        "DECLARE @n int = 0; SELECT @n += SUM(@n) OVER () FROM (VALUES (1)) AS v(n)",
+        "DECLARE @n int = 0; SELECT @n += SUM(n) OVER () FROM (VALUES (1), (2)) AS v(n)",
+        "DECLARE @n int = 0; SELECT @n += ROW_NUMBER() OVER (ORDER BY @n) FROM (VALUES (1), (2)) AS v(n)",
+    ] {
+        assert_eq!(numbers(&run(&mut session, refused)), [50_002], "{refused}");
+    }
+}

@@ -251,6 +251,7 @@ messages! {
     5703 10 1 LANGUAGE_CHANGED "Changed language setting to {}."
     6401 16 1 NO_SAVEPOINT "Cannot roll back {}. No transaction or savepoint of that name was found."
     6809 16 1 XML_NAMELESS "Unnamed tables cannot be used as XML identifiers as well as unnamed columns cannot be used for attribute names. Name unnamed columns/tables using AS in the SELECT statement."
+    6810 16 1 XML_REPEATED "Column name '{}' is repeated. The same attribute cannot be generated more than once on the same XML tag."
     6850 16 1 XML_NAME "{} name '{}' contains an invalid XML identifier as required by FOR XML; '{}'({}) is the first character at fault."
     6852 16 1 XML_ATTRIBUTE_LATE "Attribute-centric column '{}' must not come after a non-attribute-centric sibling in XML hierarchy in FOR XML PATH."
     6864 16 1 XML_ROW_TAG "Row tag omission (empty row tag name) cannot be used with attribute-centric FOR XML serialization."

@@ -128,6 +128,9 @@ const FUNCTIONS: &[(&str, i32, Run)] = &[
     ("ts_at_time_zone", 3, instants::in_zone),
     ("ts_offset", 1, offset_minutes),
     ("ts_rows", 2, row_count),
+    ("ts_top", 1, top_count),
+    ("ts_percent", 1, top_percent),
+    ("ts_series", 3, texts::series),
 ];
 
 /// The code of a function of ours.
@@ -176,6 +179,8 @@ pub fn register(
     let never = FunctionFlags::empty();
     let variable = move |values: &[Value]| Ok(read.lock()[slot(&values[0])].value.clone());
     add("ts_variable", 1, never, Box::new(variable))?;
+    let guid = |_: &[Value]| super::cell::stored(Value::Guid(uuid::Uuid::new_v4()));
+    add("ts_newid", 0, never, Box::new(guid))?;
     let assign = move |values: &[Value]| {
         let from = kind(&values[2]);
         let value = as_kind(&values[1], from)?;
@@ -958,6 +963,31 @@ fn row_count(arguments: &[Value]) -> Result<Value> {
         (true, _) => Ok(Value::Int(rows)),
         (false, 0) => Err(message::OFFSET_NEGATIVE.plain()),
         (false, _) => Err(message::FETCH_NOTHING.plain()),
+    }
+}
+
+/// The number of rows of TOP.
+fn top_count(arguments: &[Value]) -> Result<Value> {
+    match &arguments[0] {
+        Value::Int(n) if *n < 0 => Err(message::TOP_NEGATIVE.plain()),
+        Value::Int(n) => Ok(Value::Int(*n)),
+        _ => Err(message::TOP_NOT_WHOLE.plain()),
+    }
+}
+
+/// The number of TOP … PERCENT.
+fn top_percent(arguments: &[Value]) -> Result<Value> {
+    let percent = match &arguments[0] {
+        Value::Int(n) => *n as f64,
+        Value::Float(n) => *n,
+        other => match convert(other, Type::Float)? {
+            Value::Float(n) => n,
+            _ => f64::NAN,
+        },
+    };
+    match (0.0..=100.0).contains(&percent) {
+        true => Ok(Value::Float(percent)),
+        false => Err(message::PERCENT_RANGE.plain()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Reads a query's text into a tree, by the parser that T-SQL's grammar is known to.
 //!
-//! What the parser does not know is written out for it: `$1.50`, `SELECT @x += y`, WITH ROLLUP, GROUPING SETS, and FOR XML without FROM.
+//! What the parser does not know is written out for it: `$1.50`, `SELECT @x += y`, `SELECT 'name' = y`, WITH ROLLUP, GROUPING
+//! SETS, and FOR XML without FROM.
 //!
 //! Invariants
 //! - No text nests deeper than a thread's stack allows: lengths, depths and runs of operators are bounded before and
@@ -49,7 +50,8 @@ pub fn parse(text: &str) -> Result<Query, ParseError> {
     check_known(&tokens)?;
     let (hints, blanked) = hints(&mut tokens, text)?;
     let text = blanked.as_deref().unwrap_or(text);
-    let has_money = spell_money(&mut tokens);
+    let has_money =
+        spell_money(&mut tokens) | spell_aliases(&mut tokens) | spell_paths(&mut tokens);
     let has_rollup = spell_rollup(&mut tokens) | spell_sets(&mut tokens);
     let has_markup =
         spell_markup(&mut tokens) | spell_continued(&mut tokens) | spell_fetch(&mut tokens);
@@ -163,8 +165,24 @@ fn check_runs(tokens: &[FragmentToken]) -> Result<(), Message> {
     Ok(())
 }
 
-/// Functions with arguments that the parser cannot read. Errors: 50002.
+/// Words that the parser cannot read. Errors: 50002.
 fn check_known(tokens: &[FragmentToken]) -> Result<(), Message> {
+    let is = |token: &FragmentToken, word: &str| token.raw.eq_ignore_ascii_case(word);
+    let words = |pair: &[FragmentToken]| {
+        let (before, word) = (&pair[0], &pair[1]);
+        let has_xml = || tokens.iter().any(|token| is(token, "XML"));
+        if is(word, "XSINIL") && is(before, "ELEMENTS") {
+            return Some("FOR XML with ELEMENTS XSINIL");
+        }
+        if is(word, "XMLNAMESPACES") && is(before, "WITH") {
+            return Some("WITH XMLNAMESPACES");
+        }
+        let is_schema = before.raw == "," && (is(word, "XMLSCHEMA") || is(word, "XMLDATA"));
+        (is_schema && has_xml()).then_some("FOR XML with a schema")
+    };
+    if let Some(what) = tokens.windows(2).find_map(words) {
+        return Err(message::NOT_HERE.with(&[&what]));
+    }
     let named = |pair: &[FragmentToken]| {
         let is_called = pair[0].is_word && pair[1].raw == "(";
         let name = pair[0].raw.to_ascii_uppercase();
@@ -196,6 +214,108 @@ fn spell_money(tokens: &mut [FragmentToken]) -> bool {
         if let Some(number) = token.raw.strip_prefix('$').filter(|n| !n.is_empty()) {
             token.raw = format!("CAST ( '{number}' AS money )");
             found = true;
+        }
+    }
+    found
+}
+
+/// How the path of OPENJSON is written out if it is a variable.
+pub(super) const VARIABLE_PATH: char = '\u{1}';
+
+/// Rewrites the variable in `OPENJSON (text, @path)` as a literal with a mark. Returns whether there was any.
+fn spell_paths(tokens: &mut [FragmentToken]) -> bool {
+    let mut found = false;
+    for i in 0..tokens.len() {
+        let is_call = tokens[i].is_word && tokens[i].raw.eq_ignore_ascii_case("OPENJSON");
+        if !is_call {
+            continue;
+        }
+        let mut depth = 0_usize;
+        for j in i + 1..tokens.len() {
+            match tokens[j].raw.as_str() {
+                "(" => depth += 1,
+                ")" if depth <= 1 => break,
+                ")" => depth -= 1,
+                "," if depth == 1 => {
+                    let ends = tokens.get(j + 2).is_some_and(|next| next.raw == ")");
+                    if let Some(path) = tokens.get_mut(j + 1).filter(|_| ends)
+                        && path.raw.starts_with('@')
+                    {
+                        path.raw = format!("'{VARIABLE_PATH}{}'", path.raw);
+                        found = true;
+                    }
+                    break;
+                }
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+/// Rewrites `SELECT 'name' = value` as `SELECT [name] = value`. Returns whether there was any.
+fn spell_aliases(tokens: &mut [FragmentToken]) -> bool {
+    /// The place in the SELECT that a depth of parentheses is in.
+    #[derive(Clone, Copy, PartialEq)]
+    enum At {
+        Elsewhere,
+        /// An item begins, or the words before the first one.
+        Item,
+        /// The number of TOP, in parentheses or not, is next.
+        Top,
+        InItem,
+    }
+    let is_named = |pair: &[FragmentToken]| pair[0].raw.ends_with('\'') && pair[1].raw == "=";
+    if !tokens.windows(2).any(is_named) {
+        return false;
+    }
+    let mut found = false;
+    let mut places = vec![At::Elsewhere];
+    for i in 0..tokens.len() {
+        let word = match tokens[i].is_word {
+            true => tokens[i].raw.to_ascii_uppercase(),
+            false => tokens[i].raw.clone(),
+        };
+        let Some(place) = places.last_mut() else {
+            return found;
+        };
+        let before = i.checked_sub(1).map(|i| tokens[i].raw.as_str());
+        let is_within = before.is_some_and(|before| before.eq_ignore_ascii_case("WITHIN"));
+        let is_named = tokens.get(i + 1).is_some_and(|next| next.raw == "=");
+        let text = word.trim_start_matches(['N', 'n']);
+        if *place == At::Item && is_named && text.starts_with('\'') && text.len() > 2 {
+            let name = text[1..text.len() - 1]
+                .replace("''", "'")
+                .replace(']', "]]");
+            tokens[i].raw = format!("[{name}]");
+            found = true;
+        }
+        *place = match word.as_str() {
+            "SELECT" => At::Item,
+            "DISTINCT" | "ALL" | "PERCENT" | "WITH" | "TIES" if *place == At::Item => At::Item,
+            "TOP" if *place == At::Item => At::Top,
+            "," if matches!(*place, At::InItem | At::Item) => At::Item,
+            "(" => *place,
+            ")" => *place,
+            _ if *place == At::Top => At::Item,
+            ends if LIST_ENDS.contains(&ends) && !is_within => At::Elsewhere,
+            _ if *place == At::Item => At::InItem,
+            _ => *place,
+        };
+        match word.as_str() {
+            "(" => places.push(At::Elsewhere),
+            ")" => {
+                places.pop();
+                // What was in parentheses is the number of TOP, or part of an item.
+                if let Some(outer) = places.last_mut() {
+                    *outer = match *outer {
+                        At::Top => At::Item,
+                        At::Item => At::InItem,
+                        other => other,
+                    };
+                }
+            }
+            _ => {}
         }
     }
     found

@@ -638,6 +638,20 @@ pub(super) static VIEWS: &[View] = &[
         "secondary_database nvarchar(128), secondary_id uniqueidentifier, restore_delay int, restore_all bit, \
          restore_mode bit, last_restored_file nvarchar(500), last_restored_date datetime"
     ),
+    nothing_of_msdb!(
+        "log_shipping_monitor_primary",
+        "primary_id uniqueidentifier, primary_server nvarchar(128), primary_database nvarchar(128), \
+         backup_threshold int, threshold_alert int, threshold_alert_enabled bit, last_backup_file nvarchar(500), \
+         last_backup_date datetime, last_backup_date_utc datetime, history_retention_period int"
+    ),
+    nothing_of_msdb!(
+        "log_shipping_monitor_secondary",
+        "secondary_server nvarchar(128), secondary_database nvarchar(128), secondary_id uniqueidentifier, \
+         primary_server nvarchar(128), primary_database nvarchar(128), restore_threshold int, threshold_alert int, \
+         threshold_alert_enabled bit, last_copied_file nvarchar(500), last_copied_date datetime, \
+         last_restored_file nvarchar(500), last_restored_date datetime, last_restored_latency int"
+    ),
+    nothing_of_msdb!("syssessions", "session_id int, agent_start_date datetime"),
     sys!(
         "messages",
         messages,

@@ -57,6 +57,26 @@ pub(super) fn split(arguments: &[Value]) -> Result<Value> {
     Ok(super::packed::rows(rows))
 }
 
+/// GENERATE_SERIES: whole numbers from one to another. Arguments: the first, the last, the step or NULL.
+pub(super) fn series(arguments: &[Value]) -> Result<Value> {
+    let (Some(first), Some(last)) = (whole(&arguments[0])?, whole(&arguments[1])?) else {
+        return Ok(super::packed::rows(Vec::new()));
+    };
+    let step = whole(&arguments[2])?.unwrap_or(if first <= last { 1 } else { -1 });
+    if step == 0 {
+        return Err(message::NOT_HERE.with(&[&"GENERATE_SERIES with the step 0"]));
+    }
+    let mut sum = Sum::default();
+    let mut rows = Vec::new();
+    let mut next = Some(first);
+    while let Some(number) = next.filter(|n| if step > 0 { *n <= last } else { *n >= last }) {
+        sum.add_bytes(ROW_BYTES)?;
+        rows.push(vec![Value::Int(number)]);
+        next = number.checked_add(step);
+    }
+    Ok(super::packed::rows(rows))
+}
+
 /// `agent_datetime(20270131, 63000)`: the moment of a job's run.
 pub(super) fn agent_datetime(arguments: &[Value]) -> Result<Value> {
     let (Some(date), Some(time)) = (whole(&arguments[0])?, whole(&arguments[1])?) else {

@@ -347,7 +347,9 @@ impl Translator<'_> {
         let (from, reach) = self.watched(|t| t.from(&select.from))?;
         self.begin_grouping(pending)?;
         let wanted = wanted.filter(|_| !reach.is_outside(self.scopes.len() - 1));
+        let windows = std::mem::replace(&mut self.windows, select.named_window.clone());
         let done = self.select_within(select, orders, &from, (wanted, passes), limit);
+        self.windows = windows;
         self.scopes.pop();
         self.grouping = is_grouped.then(|| self.outer_groupings.pop()).flatten();
         done
@@ -537,7 +539,7 @@ impl Translator<'_> {
         assigns: Vec<String>,
         seen: &SelectFindings,
     ) -> Result<SelectedColumns, Message> {
-        check_stepwise(select, seen)?;
+        check_stepwise(select, seen, !orders.is_empty())?;
         let mut rows = from.to_owned();
         if let Some(selection) = &select.selection {
             rows += &format!(" WHERE {}", self.expression(selection)?.sql);
@@ -657,10 +659,16 @@ impl Translator<'_> {
                 let n = i64::try_from(*n).unwrap_or(i64::MAX);
                 self.bind(Value::Int(n)).to_string()
             }
-            Some(TopQuantity::Expr(e)) => self.expression(e)?.sql.to_string(),
+            Some(TopQuantity::Expr(e)) => {
+                let count = self.expression(e)?;
+                if count.kind.is_some_and(|kind| !kind.is_integer()) {
+                    return Err(message::TOP_NOT_WHOLE.plain());
+                }
+                format!("ts_top({})", count.sql)
+            }
             None => return Err(not_here("TOP without a number")),
         };
-        Ok(format!(" LIMIT max(0, {count})"))
+        Ok(format!(" LIMIT {count}"))
     }
 
     fn limit(&mut self, query: &Query, top: Option<&Top>) -> Result<String, Message> {
@@ -843,16 +851,18 @@ fn select_list(items: &[(String, TypedSql)], distinct: bool) -> String {
     list.collect::<Vec<_>>().join(", ")
 }
 
-/// Rows that are evaluated one after the other cannot be grouped or compared with one another.
-fn check_stepwise(select: &Select, seen: &SelectFindings) -> Result<(), Message> {
+/// Rows that are evaluated one after the other cannot be grouped or compared with one another. OVER gives the rows an order
+/// of its own, and an aggregate with OVER is none of one row.
+fn check_stepwise(select: &Select, seen: &SelectFindings, is_ordered: bool) -> Result<(), Message> {
     let is_grouped = match &select.group_by {
         GroupByExpr::Expressions(by, modifiers) => !by.is_empty() || !modifiers.is_empty(),
         GroupByExpr::All(_) => true,
     };
     let is_distinct = !matches!(&select.distinct, None | Some(Distinct::All));
-    match is_grouped || is_distinct || select.having.is_some() || seen.window {
+    let is_window = seen.window && (is_ordered || seen.aggregate);
+    match is_grouped || is_distinct || select.having.is_some() || is_window {
         true => Err(not_here(
-            "DISTINCT, GROUP BY, HAVING or OVER in a SELECT that sets a variable and reads it",
+            "DISTINCT, GROUP BY, HAVING, or OVER with an aggregate or ORDER BY, in a SELECT that sets a variable and reads it",
         )),
         false => Ok(()),
     }

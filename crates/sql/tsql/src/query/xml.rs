@@ -298,6 +298,10 @@ impl<'a> Document<'a> {
                             .into_iter()
                             .filter(|found| self.holds(*found, filter, looks))
                             .collect(),
+                        Bracket::Any(filters) => own
+                            .into_iter()
+                            .filter(|found| filters.iter().any(|f| self.holds(*found, f, looks)))
+                            .collect(),
                     };
                 }
                 if *looks > LOOKS_MAX {
@@ -532,6 +536,8 @@ enum Bracket {
     /// `[n]`
     Place(usize),
     Where(Filter),
+    /// `[a or b]`
+    Any(Vec<Filter>),
 }
 
 #[derive(Debug)]
@@ -628,6 +634,48 @@ fn bracket(text: &str) -> Option<Bracket> {
     Some(Bracket::Where(Filter { test, equals }))
 }
 
+/// The pieces of a text between a word outside of texts.
+fn pieces<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
+    let mut quote = None;
+    let (mut all, mut begin) = (Vec::new(), 0);
+    for (at, c) in text.char_indices() {
+        match (c, quote) {
+            (c, Some(open)) if c == open => quote = None,
+            (_, Some(_)) => {}
+            ('"' | '\'', None) => quote = Some(c),
+            _ if at >= begin && text[at..].starts_with(word) => {
+                all.push(&text[begin..at]);
+                begin = at + word.len();
+            }
+            _ => {}
+        }
+    }
+    all.push(&text[begin..]);
+    all
+}
+
+/// The inside of brackets, with filters that `and` or `or` joins.
+fn joined(text: &str) -> Option<Vec<Bracket>> {
+    let filter = |text: &&str| match bracket(text)? {
+        Bracket::Where(filter) => Some(filter),
+        Bracket::Place(_) | Bracket::Any(_) => None,
+    };
+    let any = pieces(text, " or ");
+    let all = pieces(text, " and ");
+    match (any.len(), all.len()) {
+        (1, 1) => Some(vec![bracket(text)?]),
+        (_, 1) => {
+            let filters: Option<Vec<_>> = any.iter().map(filter).collect();
+            Some(vec![Bracket::Any(filters?)])
+        }
+        (1, _) => all
+            .iter()
+            .map(|text| filter(text).map(Bracket::Where))
+            .collect(),
+        _ => None,
+    }
+}
+
 /// One step with its brackets.
 fn step(text: &str, is_deep: bool) -> Option<Step> {
     let text = text.trim();
@@ -647,7 +695,7 @@ fn step(text: &str, is_deep: bool) -> Option<Step> {
             false
         });
         let (end, _) = end?;
-        brackets.push(bracket(&inner[..end])?);
+        brackets.extend(joined(&inner[..end])?);
         rest = inner[end + 1..].trim_start();
     }
     rest.is_empty().then_some(Step {
@@ -830,6 +878,22 @@ mod tests {
             assert_eq!(refused.unwrap_err().number, 50002, "{path}");
         }
         assert_eq!(at(&deep, "count(//*//*[.=\"x\"])"), Value::text("0"));
+        let xml = "<r><a k=\"1\" t=\"x and y\"/><a k=\"1\"/><a t=\"z\"/></r>";
+        for (path, expected) in [
+            ("/r/a[@k=1 and @t=\"x and y\"]", "1"),
+            ("/r/a[@k=1 and @t]", "1"),
+            ("/r/a[@t=\"z\" or @k=1]", "3"),
+            ("/r/a[@k=1 and @t][1]", "1"),
+        ] {
+            assert_eq!(
+                at(xml, &format!("count({path})")),
+                Value::text(expected),
+                "{path}"
+            );
+        }
+        let both = Value::text("/r/a[@k=1 and @t or @k]");
+        let refused = value(&[Value::text(xml), both, Value::text("int")]);
+        assert_eq!(refused.unwrap_err().number, 50002);
         let xml = "<r><a>o<b>ne</b></a><a>one</a><a> 1 </a><a>on</a></r>";
         assert_eq!(at(xml, "count(/r/a[.=\"one\"])"), Value::text("2"));
         assert_eq!(at(xml, "count(/r/a[.=1])"), Value::text("1"));

@@ -14,17 +14,19 @@
 //! Leaves to others: functions whose rows are known before the query runs (`table_function.rs`).
 
 use sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, Join, JoinOperator, OpenJsonTableColumn, TableAlias,
+    Expr, FunctionArg, FunctionArgExpr, Ident, Join, JoinOperator, OpenJsonTableColumn, TableAlias,
     TableFactor, Value as Literal, ValueWithSpan,
 };
 
 use super::expression::type_named;
+use super::markup::literal;
 use super::state::{
     NamedTable, SelectPurpose, Translator, TypedSql, column_alias, not_here, renamed,
 };
 use super::tables;
 use crate::message::{self, Message};
 use crate::query::json;
+use crate::query::parse::VARIABLE_PATH;
 use crate::query::sql::Sql;
 use crate::value::{Column, Type, Value};
 
@@ -48,6 +50,7 @@ impl Translator<'_> {
             columns,
             view: None,
             is_packed: true,
+            by_code: None,
         })?;
         Ok(format!("json_each({rows}) AS {own_alias}"))
     }
@@ -136,7 +139,12 @@ impl Translator<'_> {
         let text = self.as_text(text)?;
         let path = match path {
             None => self.bind(Value::text("$")),
-            Some(path) => self.as_text(&Expr::Value(path.clone()))?,
+            Some(path) => {
+                let path = Expr::Value(path.clone());
+                let variable = literal(&path).and_then(|p| p.strip_prefix(VARIABLE_PATH));
+                let variable = variable.map(|name| Expr::Identifier(Ident::new(name)));
+                self.as_text(&variable.unwrap_or(path))?
+            }
         };
         let mut declared = Vec::new();
         let mut wanted = Vec::new();
@@ -153,7 +161,8 @@ impl Translator<'_> {
             declared.push(Column::new(name.clone(), kind));
             wanted.push((path, kind, column.as_json));
         }
-        let wanted = match wanted.is_empty() {
+        let has_key = wanted.is_empty();
+        let wanted = match has_key {
             true => {
                 declared = vec![
                     Column::new("key", Type::NVarChar(Some(4000))),
@@ -165,7 +174,15 @@ impl Translator<'_> {
             false => self.bind(Value::Text(json::columns_text(&wanted))),
         };
         let rows = Sql::call("ts_openjson", [text, path, wanted]).to_string();
-        self.packed("OPENJSON".to_owned(), declared, alias, &rows)
+        let made = self.packed("OPENJSON".to_owned(), declared, alias, &rows)?;
+        let scope = self.scopes.last_mut();
+        if let Some(table) = scope
+            .and_then(|tables| tables.last_mut())
+            .filter(|_| has_key)
+        {
+            table.by_code = Some(0);
+        }
+        Ok(made)
     }
 
     /// `x.nodes('/a/b') AS t(c)`

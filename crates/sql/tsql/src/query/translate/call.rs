@@ -14,7 +14,8 @@
 
 use sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    ObjectNamePart, Value as Literal, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowType,
+    NamedWindowExpr, ObjectNamePart, Value as Literal, WindowFrame, WindowFrameBound,
+    WindowFrameUnits, WindowSpec, WindowType,
 };
 
 use super::expression::scale_of;
@@ -57,7 +58,7 @@ const SIMPLE: &[(&str, usize, usize, &str, &str, Type)] = &[
     ("LEFT", 2, 2, "tv", "ts_left", TEXT),
     ("LEN", 1, 1, "t", "ts_len", Type::Int),
     ("LOWER", 1, 1, "t", "ts_lower", TEXT),
-    ("LTRIM", 1, 1, "t", "ltrim", TEXT),
+    ("LTRIM", 1, 2, "t", "ltrim", TEXT),
     ("MONTH", 1, 1, "v", "month", Type::Int),
     ("NCHAR", 1, 1, "v", "ts_nchar", Type::NChar(1)),
     ("QUOTENAME", 1, 2, "t", "ts_quotename", Type::nvarchar(258)),
@@ -66,14 +67,14 @@ const SIMPLE: &[(&str, usize, usize, &str, &str, Type)] = &[
     ("REVERSE", 1, 1, "t", "ts_reverse", TEXT),
     ("RIGHT", 2, 2, "tv", "ts_right", TEXT),
     ("ROUND", 2, 3, "v", "ts_round", Type::SqlVariant),
-    ("RTRIM", 1, 1, "t", "rtrim", TEXT),
+    ("RTRIM", 1, 2, "t", "rtrim", TEXT),
     ("SIGN", 1, 1, "v", "sign", Type::SqlVariant),
     ("SPACE", 1, 1, "v", "space", TEXT),
     ("SQRT", 1, 1, "v", "ts_sqrt", Type::Float),
     ("STR", 1, 3, "v", "ts_str", TEXT),
     ("STUFF", 4, 4, "tvvt", "ts_stuff", TEXT),
     ("SUBSTRING", 3, 3, "tv", "ts_substring", TEXT),
-    ("TRIM", 1, 1, "t", "trim", TEXT),
+    ("TRIM", 1, 2, "t", "trim", TEXT),
     ("UPPER", 1, 1, "t", "ts_upper", TEXT),
     ("YEAR", 1, 1, "v", "year", Type::Int),
     ("CONCAT_WS", 3, 254, "t", "ts_concat_ws", TEXT),
@@ -118,79 +119,142 @@ const SIMPLE: &[(&str, usize, usize, &str, &str, Type)] = &[
 /// Functions of SQL Server that are refused by name.
 const ELSEWHERE: &[&str] = &[
     "ACOS",
+    "APPLOCK_MODE",
+    "APPLOCK_TEST",
     "APPROX_COUNT_DISTINCT",
+    "APPROX_PERCENTILE_CONT",
+    "APPROX_PERCENTILE_DISC",
     "ASIN",
+    "ASSEMBLYPROPERTY",
+    "ASYMKEYPROPERTY",
+    "ASYMKEY_ID",
     "ATAN",
     "ATN2",
+    "BASE64_DECODE",
+    "BASE64_ENCODE",
     "BINARY_CHECKSUM",
     "BIT_COUNT",
+    "CERTENCODED",
+    "CERTPRIVATEKEY",
     "CERTPROPERTY",
+    "CERT_ID",
     "CHECKSUM",
     "CHECKSUM_AGG",
-    "COL_NAME",
+    "COLLATIONPROPERTY",
     "COLUMNPROPERTY",
     "COLUMNS_UPDATED",
+    "COL_NAME",
     "COMPRESS",
     "CONNECTIONPROPERTY",
     "CONTEXT_INFO",
     "COS",
     "COT",
     "CRYPT_GEN_RANDOM",
+    "CURRENT_REQUEST_ID",
     "CURRENT_TIMEZONE",
+    "CURRENT_TIMEZONE_ID",
+    "CURRENT_TRANSACTION_ID",
     "DATABASE_PRINCIPAL_ID",
     "DATE_BUCKET",
     "DECOMPRESS",
+    "DECRYPTBYASYMKEY",
+    "DECRYPTBYCERT",
+    "DECRYPTBYKEY",
+    "DECRYPTBYKEYAUTOASYMKEY",
+    "DECRYPTBYKEYAUTOCERT",
+    "DECRYPTBYPASSPHRASE",
     "DIFFERENCE",
+    "EDGE_ID_FROM_PARTS",
+    "EDIT_DISTANCE",
+    "EDIT_DISTANCE_SIMILARITY",
+    "ENCRYPTBYASYMKEY",
+    "ENCRYPTBYCERT",
+    "ENCRYPTBYKEY",
+    "ENCRYPTBYPASSPHRASE",
     "EVENTDATA",
+    "FILEGROUPPROPERTY",
+    "FILEGROUP_ID",
+    "FILEGROUP_NAME",
     "FILE_ID",
     "FILE_IDEX",
     "FILE_NAME",
-    "FILEGROUP_ID",
-    "FILEGROUP_NAME",
-    "FILEGROUPPROPERTY",
+    "FULLTEXTCATALOGPROPERTY",
     "FULLTEXTSERVICEPROPERTY",
-    "GET_BIT",
     "GETANSINULL",
+    "GET_BIT",
+    "GET_FILESTREAM_TRANSACTION_CONTEXT",
+    "GRAPH_ID_FROM_EDGE_ID",
+    "GRAPH_ID_FROM_NODE_ID",
+    "HOST_ID",
+    "IDENT_CURRENT",
     "IDENT_INCR",
     "IDENT_SEED",
-    "INDEX_COL",
+    "INDEXKEY_PROPERTY",
     "INDEXPROPERTY",
+    "INDEX_COL",
     "IS_OBJECTSIGNED",
+    "JARO_WINKLER_DISTANCE",
+    "JARO_WINKLER_SIMILARITY",
     "JSON_ARRAY",
     "JSON_ARRAYAGG",
     "JSON_CONTAINS",
     "JSON_OBJECT",
     "JSON_OBJECTAGG",
     "JSON_PATH_EXISTS",
+    "KEY_GUID",
+    "KEY_ID",
+    "KEY_NAME",
     "LEFT_SHIFT",
     "LOGINPROPERTY",
     "MIN_ACTIVE_ROWVERSION",
     "NEWSEQUENTIALID",
     "NEXT_VALUE_FOR",
+    "NODE_ID_FROM_PARTS",
     "OBJECTPROPERTYEX",
+    "OBJECT_ID_FROM_EDGE_ID",
+    "OBJECT_ID_FROM_NODE_ID",
     "ORIGINAL_DB_NAME",
     "PARSE",
     "PERCENTILE_CONT",
     "PERCENTILE_DISC",
     "PERMISSIONS",
+    "PRODUCT",
     "PUBLISHINGSERVERNAME",
     "PWDCOMPARE",
     "PWDENCRYPT",
     "RAND",
+    "REGEXP_COUNT",
+    "REGEXP_INSTR",
+    "REGEXP_LIKE",
+    "REGEXP_REPLACE",
+    "REGEXP_SUBSTR",
     "RIGHT_SHIFT",
-    "SESSION_CONTEXT",
     "SESSIONPROPERTY",
+    "SESSION_CONTEXT",
+    "SET_BIT",
+    "SIGNBYASYMKEY",
+    "SIGNBYCERT",
     "SIN",
     "SOUNDEX",
     "SQL_VARIANT_PROPERTY",
     "STATS_DATE",
     "SUSER_ID",
     "SUSER_SID",
+    "SYMKEYPROPERTY",
     "TAN",
+    "TERTIARY_WEIGHTS",
+    "TEXTPTR",
+    "TEXTVALID",
     "TRIGGER_NESTLEVEL",
     "TRY_PARSE",
     "TYPEPROPERTY",
+    "UNISTR",
     "USER_ID",
+    "VECTOR_DISTANCE",
+    "VECTOR_NORM",
+    "VECTOR_NORMALIZE",
+    "VERIFYSIGNEDBYASYMKEY",
+    "VERIFYSIGNEDBYCERT",
 ];
 
 /// The type of a text made of these: two bytes per character if one of them has that, `max` if the first is.
@@ -247,7 +311,7 @@ impl Translator<'_> {
                 names => return self.own_function(names, function),
             },
         };
-        let orders_texts = name == "STRING_AGG" && function.within_group.len() == 1;
+        let orders_texts = name == "STRING_AGG";
         if function.filter.is_some() || !(function.within_group.is_empty() || orders_texts) {
             return Err(not_here(&format!("{name} with WITHIN GROUP")));
         }
@@ -283,6 +347,13 @@ impl Translator<'_> {
             && let Some((kind, value)) = self.of_server(&name, &arguments)?
         {
             return Ok(TypedSql::of(self.bind_long(value)?, kind));
+        }
+        if name == "NEWID" && arguments.is_empty() {
+            let none: [Sql; 0] = [];
+            return Ok(TypedSql::of(
+                Sql::call("ts_newid", none),
+                Type::UniqueIdentifier,
+            ));
         }
         if let Some(typed) = self.of_object(&name, &arguments)? {
             return Ok(typed);
@@ -458,12 +529,49 @@ impl Translator<'_> {
         over: &WindowType,
     ) -> Result<TypedSql, Message> {
         self.seen.window = true;
-        let WindowType::WindowSpec(window) = over else {
-            return Err(not_here("WINDOW"));
+        let window = &self.window(over)?;
+        self.inside("OVER", |t| t.over(name, function, window))
+    }
+
+    /// What a window is, where a clause WINDOW names it, or begins it. Errors: a name that is not there.
+    fn window(&self, over: &WindowType) -> Result<WindowSpec, Message> {
+        let find = |name: &Ident| {
+            let mut all = self.windows.iter();
+            let found = all.find(|w| w.0.value.eq_ignore_ascii_case(&name.value));
+            match found.map(|w| &w.1) {
+                Some(NamedWindowExpr::WindowSpec(spec)) if spec.window_name.is_none() => {
+                    Ok(spec.clone())
+                }
+                Some(_) => Err(not_here("a window that is made of another one")),
+                None => Err(not_here(&format!("OVER of the unknown window {name}"))),
+            }
         };
-        if window.window_name.is_some() {
-            return Err(not_here("a named window"));
+        match over {
+            WindowType::NamedWindow(name) => find(name),
+            WindowType::WindowSpec(own) => {
+                let Some(name) = &own.window_name else {
+                    return Ok(own.clone());
+                };
+                let mut spec = find(name)?;
+                let parts = [&spec.order_by, &own.order_by];
+                if !own.partition_by.is_empty() || parts.iter().all(|order| !order.is_empty()) {
+                    return Err(not_here("a window that says again what its name says"));
+                }
+                spec.order_by.extend(own.order_by.iter().cloned());
+                if own.window_frame.is_some() {
+                    spec.window_frame.clone_from(&own.window_frame);
+                }
+                Ok(spec)
+            }
         }
+    }
+
+    fn over(
+        &mut self,
+        name: &str,
+        function: &Function,
+        window: &WindowSpec,
+    ) -> Result<TypedSql, Message> {
         let base = match name {
             "ROW_NUMBER" | "RANK" | "DENSE_RANK" => {
                 TypedSql::of(format!("{}()", name.to_lowercase()), Type::BigInt)
@@ -818,10 +926,12 @@ impl Translator<'_> {
             ("SCHEMA_ID", []) => Ok(Some((Type::Int, Value::Int(1)))),
             ("HOST_NAME", []) => text(&context.login.host),
             ("APP_NAME", []) => text(&context.login.program),
-            ("NEWID", []) => Ok(Some((
-                Type::UniqueIdentifier,
-                Value::Guid(uuid::Uuid::new_v4()),
-            ))),
+            // One value for a whole query, as in SQL Server; with a seed its numbers would be SQL Server's own.
+            ("RAND", []) => {
+                let bits = uuid::Uuid::new_v4().as_u64_pair().1 & ((1 << 53) - 1);
+                let value = bits as f64 / (1_u64 << 53) as f64;
+                Ok(Some((Type::Float, Value::Float(value))))
+            }
             ("IS_SRVROLEMEMBER" | "HAS_DBACCESS", [_]) => Ok(Some((Type::Int, Value::Int(1)))),
             ("HAS_PERMS_BY_NAME", [_, _, _]) => Ok(Some((Type::Int, Value::Int(1)))),
             ("OBJECT_ID", [name]) => self.object_id(name, None).map(Some),

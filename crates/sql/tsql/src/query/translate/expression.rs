@@ -13,7 +13,7 @@
 
 use sqlparser::ast::{
     BinaryOperator, CaseWhen, CastKind, CharacterLength, DataType, Expr, GroupByExpr, Ident, Query,
-    SetExpr, UnaryOperator, Value as Literal,
+    SetExpr, TrimWhereField, UnaryOperator, Value as Literal,
 };
 
 use super::comparison::{Side, Sides, comparison};
@@ -134,6 +134,19 @@ impl Translator<'_> {
                 expr,
                 trim_characters: None,
             } => self.simple("TRIM", &[expr]),
+            Expr::Trim {
+                trim_where,
+                trim_what: Some(what),
+                expr,
+                trim_characters: None,
+            } => {
+                let name = match trim_where {
+                    Some(TrimWhereField::Leading) => "LTRIM",
+                    Some(TrimWhereField::Trailing) => "RTRIM",
+                    None | Some(TrimWhereField::Both) => "TRIM",
+                };
+                self.simple(name, &[expr, what])
+            }
             Expr::AtTimeZone {
                 timestamp,
                 time_zone,
@@ -155,6 +168,8 @@ impl Translator<'_> {
                 let inner = self.expression(inner)?.sql;
                 Ok(condition(inner.null_test(false)))
             }
+            Expr::IsDistinctFrom(left, right) => self.distinct(left, right, true),
+            Expr::IsNotDistinctFrom(left, right) => self.distinct(left, right, false),
             Expr::Between {
                 expr,
                 negated,
@@ -206,6 +221,25 @@ impl Translator<'_> {
             } => self.of_each(left, compare_op, right, false),
             other => Err(not_here(&shown(other))),
         }
+    }
+
+    /// `a IS [NOT] DISTINCT FROM b`: NULL is the same as NULL, so it is never unknown.
+    fn distinct(&mut self, left: &Expr, right: &Expr, is: bool) -> Result<TypedSql, Message> {
+        let equal = self.compare(left, "=", right)?;
+        let mut known = Vec::new();
+        let mut unknown = Vec::new();
+        for side in [left, right] {
+            let side = self.expression(side)?.sql;
+            known.push(side.clone().null_test(false).nested());
+            unknown.push(side.null_test(true).nested());
+        }
+        let all = |tests: Vec<Sql>| tests.into_iter().reduce(|a, b| a.binary("AND", b));
+        let (Some(known), Some(unknown)) = (all(known), all(unknown)) else {
+            return Err(not_here("IS DISTINCT FROM"));
+        };
+        let same = known.binary("AND", equal.nested()).nested();
+        let same = same.binary("OR", unknown.nested()).nested();
+        Ok(condition(same.negated_if(is)))
     }
 
     /// `x >= ALL (SELECT …)`, `x = ANY (SELECT …)`
@@ -364,7 +398,11 @@ impl Translator<'_> {
                     return Err(message::COLUMN_AMBIGUOUS.with(&[&column.value]));
                 }
                 let sql = table.column(i);
-                found = Some(TypedSql::of(sql, table.columns[i].kind));
+                let collate = (table.by_code == Some(i)).then_some(Collation::Binary);
+                found = Some(TypedSql {
+                    collate,
+                    ..TypedSql::of(sql, table.columns[i].kind)
+                });
             }
             if let Some(found) = found {
                 self.reach.add(at);

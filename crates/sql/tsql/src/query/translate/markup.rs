@@ -53,7 +53,7 @@ fn only_table(query: &Query) -> Option<String> {
 }
 
 /// The text of a literal.
-fn literal(expr: &Expr) -> Option<&str> {
+pub(super) fn literal(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Value(value) => match &value.value {
             Literal::SingleQuotedString(text) | Literal::NationalStringLiteral(text) => Some(text),
@@ -106,6 +106,7 @@ impl Translator<'_> {
             } => {
                 let (element, attributes) = xml_element(for_xml, *elements, table)?;
                 let shape = shape(&inner, Markup::Xml, (element, attributes, *r#type, false));
+                check_repeated(&shape)?;
                 // Atomic values of rows without a tag have blanks between them.
                 let is_list = shape.element.is_empty()
                     && shape.columns.first().is_some_and(|c| c.name == "data()");
@@ -233,6 +234,30 @@ impl Translator<'_> {
             (other, _) => Err(not_here(&format!("the method {other}"))),
         }
     }
+}
+
+/// An element has no attribute twice. Errors: 6810.
+fn check_repeated(shape: &MarkupShape) -> Result<(), Message> {
+    // The attributes of the elements that are open, each with its element's path.
+    let mut known: Vec<(&str, &str)> = Vec::new();
+    for column in &shape.columns {
+        let name = column.name.as_str();
+        let (parent, last) = name.rsplit_once('/').unwrap_or(("", name));
+        let attribute = match shape.attributes {
+            true => Some(("", name)),
+            false => last.starts_with('@').then_some((parent, last)),
+        };
+        known.retain(|(open, _)| {
+            open.is_empty() || parent == *open || parent.starts_with(&format!("{open}/"))
+        });
+        if let Some(attribute) = attribute {
+            if known.contains(&attribute) {
+                return Err(message::XML_REPEATED.with(&[&name]));
+            }
+            known.push(attribute);
+        }
+    }
+    Ok(())
 }
 
 /// The element of a row, and whether columns are its attributes.

@@ -129,6 +129,7 @@ impl Translator<'_> {
             columns: all,
             view: None,
             is_packed: false,
+            by_code: None,
         })?;
         Ok(Some(format!("({}) AS {own_alias}", selected.sql)))
     }

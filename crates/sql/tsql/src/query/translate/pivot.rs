@@ -168,6 +168,7 @@ impl Translator<'_> {
             columns: renamed(columns, &alias.columns)?,
             view: None,
             is_packed: false,
+            by_code: None,
         })?;
         Ok(format!(
             "(SELECT {list} FROM {from}{by} HAVING count(*) > 0) AS {own_alias}"
@@ -232,6 +233,7 @@ impl Translator<'_> {
             columns: renamed(columns, &alias.columns)?,
             view: None,
             is_packed: false,
+            by_code: None,
         })?;
         Ok(format!(
             "(SELECT * FROM (SELECT {} FROM {from} CROSS JOIN ({}) AS {turn}) WHERE {} IS NOT NULL) AS {own_alias}",

@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use sqlparser::ast::{Expr, OrderByExpr};
+use sqlparser::ast::{Expr, NamedWindowDefinition, OrderByExpr};
 
 use super::reach::Reach;
 use crate::message::{self, Message};
@@ -90,6 +90,8 @@ pub(super) struct NamedTable {
     pub(super) view: Option<&'static View>,
     /// Its rows are arrays of packed values: one value of SQLite's each (`apply.rs`).
     pub(super) is_packed: bool,
+    /// The column whose texts are compared by their code points: the key of OPENJSON.
+    pub(super) by_code: Option<usize>,
 }
 
 impl NamedTable {
@@ -140,6 +142,8 @@ pub(super) struct Translator<'a> {
     /// The scopes of the columns that were named since somebody began to look.
     pub(super) reach: Reach,
     pub(super) stepwise: Option<Stepwise>,
+    /// The windows that the present SELECT names (`WINDOW w AS (…)`).
+    pub(super) windows: Vec<NamedWindowDefinition>,
     /// The present set of GROUP BY ROLLUP or CUBE.
     pub(super) grouping: Option<GroupingSet>,
     /// Those of the queries outside, whose columns a subquery may name.
@@ -283,6 +287,7 @@ impl<'a> Translator<'a> {
             seen: SelectFindings::default(),
             reach: Reach::default(),
             stepwise: None,
+            windows: Vec::new(),
             grouping: None,
             outer_groupings: Vec::new(),
             pending_groups: Vec::new(),

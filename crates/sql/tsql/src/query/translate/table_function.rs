@@ -206,6 +206,7 @@ impl Translator<'_> {
             columns,
             view: None,
             is_packed: false,
+            by_code: None,
         })?;
         Ok(format!(
             "(SELECT * FROM {table} WHERE c{at} = {handle}) AS {own_alias}"
@@ -283,6 +284,24 @@ impl Translator<'_> {
                 let (whole, between) = (self.as_text(whole)?, self.as_text(between)?);
                 let ordinal = self.bind(ordinal);
                 let rows = Sql::call("ts_split", [whole, between, ordinal]).to_string();
+                Ok(Some((columns(&declared), rows)))
+            }
+            ("generate_series", [first, last, step @ ..]) if step.len() <= 1 => {
+                let mut kind = None;
+                let mut all = Vec::new();
+                for expr in [*first, *last].into_iter().chain(step.iter().copied()) {
+                    let typed = self.expression(expr)?;
+                    kind = kind.or(typed.kind);
+                    if typed.kind.is_some_and(|kind| !kind.is_integer()) {
+                        return Err(not_here("GENERATE_SERIES of numbers with a fraction"));
+                    }
+                    all.push(typed.sql);
+                }
+                if step.is_empty() {
+                    all.push(Sql::null());
+                }
+                let declared = [("value", kind.unwrap_or(Type::Int))];
+                let rows = Sql::call("ts_series", all).to_string();
                 Ok(Some((columns(&declared), rows)))
             }
             _ => Ok(None),

@@ -158,6 +158,7 @@ impl Translator<'_> {
                     columns,
                     view: None,
                     is_packed: false,
+                    by_code: None,
                 })?;
                 Ok(sql)
             }
@@ -196,6 +197,7 @@ impl Translator<'_> {
                 columns: common.columns,
                 view: None,
                 is_packed: false,
+                by_code: None,
             })?;
             return Ok(sql);
         }
@@ -224,6 +226,7 @@ impl Translator<'_> {
             columns: view.columns(),
             view: Some(view),
             is_packed: false,
+            by_code: None,
         })?;
         Ok(sql)
     }
@@ -300,6 +303,7 @@ impl Translator<'_> {
             columns,
             view: None,
             is_packed: false,
+            by_code: None,
         })?;
         Ok(sql)
     }

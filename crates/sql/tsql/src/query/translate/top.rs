@@ -12,7 +12,8 @@ use super::state::{
     not_here, position,
 };
 use crate::message::{self, Message};
-use crate::value::Value;
+use crate::query::sql::Sql;
+use crate::value::{Type, Value};
 
 /// The place that ORDER BY names by its number.
 pub(super) fn number(expr: &Expr) -> Option<usize> {
@@ -91,10 +92,21 @@ impl Translator<'_> {
             false => format!("ORDER BY {}", words.join(", ")),
         };
         let quantity = match &top.quantity {
+            Some(TopQuantity::Constant(n)) if top.percent && *n > 100 => {
+                return Err(message::PERCENT_RANGE.plain());
+            }
             Some(TopQuantity::Constant(n)) => {
                 self.bind(Value::Int(i64::try_from(*n).unwrap_or(i64::MAX)))
             }
-            Some(TopQuantity::Expr(e)) => self.expression(e)?.sql,
+            Some(TopQuantity::Expr(e)) => {
+                let count = self.expression(e)?;
+                let is_whole = count.kind.is_none_or(Type::is_integer);
+                match (top.percent, is_whole) {
+                    (false, false) => return Err(message::TOP_NOT_WHOLE.plain()),
+                    (false, true) => Sql::call("ts_top", [count.sql]),
+                    (true, _) => Sql::call("ts_percent", [count.sql]),
+                }
+            }
             None => return Err(not_here("TOP without a number")),
         };
         // Part of a row counts as a row.

@@ -8,7 +8,7 @@
 //! running statements (`statement/`).
 
 use super::Parser;
-use crate::message::Message;
+use crate::message::{Message, NOT_HERE};
 use crate::syntax::ast::{Declaration, LocatedStatement, Statement, Transaction, TypeName};
 use crate::syntax::lexer::TokenKind;
 
@@ -71,6 +71,10 @@ impl Parser<'_> {
             return self.set_option();
         }
         let variable = self.variable()?;
+        if self.is(".") {
+            let what = format!("the method {} of XML in SET", self.next.raw);
+            return Err(self.wrong(NOT_HERE.with(&[&what])));
+        }
         let operators = ["=", "+=", "-=", "*=", "/=", "%="];
         if !operators.iter().any(|o| self.is(o)) {
             return Err(self.syntax());
