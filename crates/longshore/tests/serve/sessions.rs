@@ -53,7 +53,6 @@ fn odbc_has_its_catalogs_transactions_progress_and_cancel() {
             &lines,
             &[
                 ("tables", json!([["shop", "dbo", "ledger", "TABLE"]])),
-                ("kinds", json!(["SYSTEM TABLE", "TABLE", "VIEW"])),
                 ("primary", json!([["id", 1]])),
                 ("foreign", json!([["id", "ledger"]])),
                 ("types", json!(true)),
@@ -69,9 +68,13 @@ fn odbc_has_its_catalogs_transactions_progress_and_cancel() {
                 ("error", json!(true)),
             ],
         );
-        // pyodbc gives Microsoft's driver a name that is none.
-        if who == "FreeTDS" {
-            assert_eq!(of(&lines, "best"), &json!(["id"]));
+        // pyodbc gives Microsoft's driver a name that is none, and FreeTDS's leaves out empty names.
+        match who {
+            "FreeTDS" => assert_eq!(of(&lines, "best"), &json!(["id"])),
+            _ => {
+                let kinds = json!(["SYSTEM TABLE", "TABLE", "VIEW"]);
+                assert_eq!(of(&lines, "kinds"), &kinds);
+            }
         }
         let columns = of(&lines, "columns");
         assert_eq!(columns[0], json!(["id", 4, "int identity", 10, 0]), "{who}");

@@ -215,6 +215,7 @@ impl<'a> Check<'a, '_> {
                 self.labels.around.pop();
                 Ok(())
             }
+            Statement::NamedTransaction(_, name) => self.name(name),
             Statement::HardwareOffload(_)
             | Statement::Reconfigure { .. }
             | Statement::Use(_)
@@ -222,7 +223,6 @@ impl<'a> Check<'a, '_> {
             | Statement::DropDatabase { .. }
             | Statement::SetOption(_)
             | Statement::Transaction(_)
-            | Statement::NamedTransaction(..)
             | Statement::Break
             | Statement::Continue
             | Statement::Return => Ok(()),

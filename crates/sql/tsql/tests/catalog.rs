@@ -105,7 +105,7 @@ fn tables_and_columns_are_told_as_odbc_numbers_them() {
             "at 93 datetime2 23 16 3 NULL 1",
             "long -9 nvarchar 0 0 NULL NULL 1",
             "ratio 6 float 53 8 NULL 2 1",
-            "twice 2 numeric 13 15 2 10 1",
+            "twice 2 numeric 12 14 2 10 1",
         ]
     );
     // Older clients know neither the newer types of moments nor `max`.
@@ -460,7 +460,7 @@ fn a_savepoint_is_where_a_transaction_returns_to() {
     run(&mut session, "BEGIN TRAN");
     let many =
         "DECLARE @i int = 0; WHILE @i < 1000 BEGIN SAVE TRAN s; SET @i = @i + 1 END; SAVE TRAN s";
-    assert_eq!(numbers(&run(&mut session, many)), [50001]);
+    assert_eq!(numbers(&run(&mut session, many)), [50000]);
     run(&mut session, "ROLLBACK");
 }
 

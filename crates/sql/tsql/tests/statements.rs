@@ -404,8 +404,10 @@ fn transactions_are_counted_and_hold_no_backup() {
     assert_eq!(numbers(&held), [3021, 3013, 3021, 3013]);
     run(&mut session, "ROLLBACK WORK");
     assert_eq!(value(&mut session, "SELECT @@TRANCOUNT"), "0");
-    let nothing = run(&mut session, "COMMIT TRAN; ROLLBACK TRANSACTION @name");
+    let nothing = run(&mut session, "COMMIT TRAN; ROLLBACK TRANSACTION x");
     assert_eq!(numbers(&nothing), [3902, 3903]);
+    let undeclared = run(&mut session, "PRINT 'never'; ROLLBACK TRANSACTION @name");
+    assert_eq!(numbers(&undeclared), [137]);
 }
 
 #[test]

@@ -7,7 +7,7 @@
 //!
 //! Leaves to others: the meaning of queries (`query`), and reading batches (`syntax`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::arguments::{Arguments, parameters_of};
 use crate::convert::type_of;
@@ -19,6 +19,11 @@ use crate::sink::Command;
 use crate::syntax::{FragmentToken, LocatedStatement, Statement, parse, tokens};
 use crate::value::{Column, Type, Value};
 use crate::variables::Variables;
+
+/// The most tables of a batch whose columns are looked up.
+const TABLES_MAX: usize = 256;
+/// The most parameters of a batch, as in SQL Server.
+const PARAMETERS_MAX: usize = 2100;
 
 /// As `name type, …`: the columns of the first procedure's answer.
 const RESULT: &str = "is_hidden bit, column_ordinal int, name nvarchar(128), is_nullable bit, system_type_id int, \
@@ -279,6 +284,7 @@ fn compared(all: &[FragmentToken], place: usize) -> Option<String> {
 fn columns_of(session: &Session, all: &[FragmentToken]) -> Vec<(String, Type)> {
     let context = session.query_context();
     let mut found = Vec::new();
+    let mut seen = BTreeSet::new();
     for (i, token) in all.iter().enumerate() {
         let begins = ["FROM", "JOIN", "INTO", "UPDATE"];
         if !begins
@@ -296,7 +302,14 @@ fn columns_of(session: &Session, all: &[FragmentToken]) -> Vec<(String, Type)> {
             }
         }
         let text = format!("SELECT * FROM {}", parts.join("."));
-        if let Ok(plan) = query::prepare(&context, &crate::syntax::Fragment::new(text)) {
+        if seen.len() >= TABLES_MAX || session.is_cancelled() {
+            break;
+        }
+        if !seen.insert(text.clone()) {
+            continue;
+        }
+        let query = crate::syntax::Fragment::new(text);
+        if let Ok(plan) = query::prepare(&context, &query) {
             found.extend(plan.columns.into_iter().map(|c| (c.name, c.kind)));
         }
     }
@@ -304,37 +317,34 @@ fn columns_of(session: &Session, all: &[FragmentToken]) -> Vec<(String, Type)> {
 }
 
 /// For each parameter in `VALUES (…)` of an INSERT the column that it is for.
-fn inserted(session: &Session, all: &[FragmentToken]) -> Vec<(usize, String)> {
+fn inserted(session: &Session, all: &[FragmentToken]) -> BTreeMap<usize, String> {
     let place = |word: &str| all.iter().position(|t| t.raw.eq_ignore_ascii_case(word));
     let (Some(_), Some(values)) = (place("INSERT"), place("VALUES")) else {
-        return Vec::new();
+        return BTreeMap::new();
     };
     let head = &all[..values];
-    let mut names: Vec<String> = match head.iter().position(|t| t.raw == "(") {
+    let names: Vec<String> = match head.iter().position(|t| t.raw == "(") {
         Some(open) => head[open..].iter().filter_map(name_in).collect(),
-        None => columns_of(session, head)
-            .into_iter()
-            .map(|(name, _)| name)
-            .collect(),
+        None => {
+            let all = columns_of(session, head).into_iter();
+            all.map(|(name, _)| name).collect()
+        }
     };
-    names.reverse();
-    let mut found = Vec::new();
-    let mut depth = 0;
-    let mut next = names.clone();
+    let mut found = BTreeMap::new();
+    let mut depth = 0_usize;
+    let mut place = 0;
     for (i, token) in all.iter().enumerate().skip(values + 1) {
         match token.raw.as_str() {
             "(" => {
-                if depth == 0 {
-                    next = names.clone();
-                }
+                place = if depth == 0 { 0 } else { place };
                 depth += 1;
             }
-            ")" => depth -= 1,
-            "," if depth == 1 => drop(next.pop()),
+            ")" => depth = depth.saturating_sub(1),
+            "," if depth == 1 => place += 1,
             // A value that is a parameter alone.
             raw if depth == 1 && raw.starts_with('@') => {
-                if let Some(name) = next.last() {
-                    found.push((i, name.clone()));
+                if let Some(name) = names.get(place) {
+                    found.insert(i, name.clone());
                 }
             }
             _ => {}
@@ -358,22 +368,15 @@ pub(super) fn undeclared_parameters(
     let columns = columns_of(session, &all);
     let stored = inserted(session, &all);
     let mut found: Vec<(String, Type)> = Vec::new();
+    let mut seen = BTreeSet::new();
     for (i, token) in all.iter().enumerate() {
         let name = &token.raw;
         let is_new = name.starts_with('@') && !name.starts_with("@@");
-        if !is_new || own.contains_key(&name.to_lowercase()) {
+        let lower = name.to_lowercase();
+        if !is_new || own.contains_key(&lower) || !seen.insert(lower) {
             continue;
         }
-        if found
-            .iter()
-            .any(|(known, _)| known.eq_ignore_ascii_case(name))
-        {
-            continue;
-        }
-        let column = stored
-            .iter()
-            .find(|(place, _)| *place == i)
-            .map(|(_, c)| c.clone());
+        let column = stored.get(&i).cloned();
         let column = column.or_else(|| compared(&all, i));
         let kind = column.and_then(|column| {
             let found = columns
@@ -381,6 +384,10 @@ pub(super) fn undeclared_parameters(
                 .find(|(name, _)| name.eq_ignore_ascii_case(&column));
             found.map(|(_, kind)| *kind)
         });
+        if found.len() >= PARAMETERS_MAX {
+            let text = format!("a batch has at most {PARAMETERS_MAX} parameters");
+            return Err(message::OWN.with(&[&text]).into());
+        }
         let unknown = || format!("the type of {name} in sp_describe_undeclared_parameters");
         let kind = kind.ok_or_else(|| message::NOT_HERE.with(&[&unknown()]))?;
         found.push((name.clone(), kind));
