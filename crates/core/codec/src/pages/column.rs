@@ -582,9 +582,9 @@ pub(super) fn get_values<'a, 'p>(
             join(decoder.kernel, &room.planes, SHORT, &mut room.numbers);
             let total = values.low.iter().map(|len| usize::from(*len)).sum();
             cursor.sized(&mut values.bytes, total + SHORT)?;
-            let mut at = 0;
+            let (mut at, out) = (0, &mut values.bytes[..]);
             for (value, len) in room.numbers.as_chunks::<SHORT>().0.iter().zip(&*values.low) {
-                values.bytes[at..at + SHORT].copy_from_slice(value);
+                out[at..at + SHORT].copy_from_slice(value);
                 at += usize::from(*len);
             }
             values.bytes.truncate(total);
@@ -640,19 +640,19 @@ fn unlist<const N: usize>(
         let len = value.len().min(N);
         padded[..len].copy_from_slice(&value[..len]);
     }
-    let mut at = 0;
+    let (mut at, bytes) = (0, &mut out[..]);
     for (number, len) in numbers.iter().zip(lengths) {
         let number = usize::from(*number);
         match padded.get(number) {
             Some(value) if list[number].len() == len && len <= N => {
-                out[at..at + N].copy_from_slice(value);
+                bytes[at..at + N].copy_from_slice(value);
             }
             Some(_) if list[number].len() == len => {
-                out[at..at + len].copy_from_slice(list[number]);
+                bytes[at..at + len].copy_from_slice(list[number]);
             }
             None if number == usize::from(OTHER) => {
                 let (value, rest) = others.split_at_checked(len)?;
-                out[at..at + len].copy_from_slice(value);
+                bytes[at..at + len].copy_from_slice(value);
                 others = rest;
             }
             _ => return None,

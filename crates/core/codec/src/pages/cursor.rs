@@ -37,12 +37,14 @@ impl Bytes {
 impl Deref for Bytes {
     type Target = [u8];
 
+    #[inline(always)]
     fn deref(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 }
 
 impl DerefMut for Bytes {
+    #[inline(always)]
     fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[..self.len]
     }
