@@ -3,10 +3,10 @@
 //! Invariants
 //! - A function here asks [`is_available`] before it uses an instruction.
 //!
-//! Leaves to others: what is computed (`decoding.rs`, `work.rs`).
+//! Leaves to others: what is computed (`decoding.rs`, `loops.rs`).
 
 use super::decoding::{self, Lane};
-use super::work::Work;
+use super::loops::Loops;
 
 pub(super) fn is_available() -> bool {
     std::arch::is_x86_feature_detected!("avx2")
@@ -40,14 +40,14 @@ fn decode_eight_shifted(lanes: &mut [Lane<'_, '_, '_>; 8]) {
     decoding::decode_eight(lanes);
 }
 
-/// Does `work`, which the compiler may then do with wider copies, and by instructions that count bits and shift by any number.
-pub(super) fn run<W: Work>(work: W) -> W::Result {
+/// Runs loops, which the compiler may then give wider copies, and instructions that count bits and shift by any number.
+pub(super) fn run<L: Loops>(loops: L) -> L::Result {
     assert!(is_available());
     // SAFETY: a caller of a function with target features must have them; that was just asked.
-    unsafe { run_wide(work) }
+    unsafe { run_wide(loops) }
 }
 
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,movbe")]
-fn run_wide<W: Work>(work: W) -> W::Result {
-    work.run()
+fn run_wide<L: Loops>(loops: L) -> L::Result {
+    loops.run()
 }

@@ -24,13 +24,13 @@
 //! Leaves to others: how a stream is coded (`stream.rs`).
 
 use super::cursor::{Bytes, Cursor};
-use super::huffman::Job;
+use super::huffman::CodedStream;
 use super::huffman::entropy_of;
 use super::out::Out;
 use super::page::word_at;
 use super::planes::{LANE, differences, join, split, sum};
 use super::store::Store;
-use super::stream::{Coder, Decoder, Head};
+use super::stream::{Coder, Decoder, StreamHead};
 use crate::PayloadError;
 
 const NOTHING: u8 = 0;
@@ -423,14 +423,14 @@ pub(super) fn get_fixed<'a, 'p>(
     width: usize,
     most: usize,
     values: &'p mut Bytes,
-    pending: &mut Option<Job<'a, 'p>>,
+    pending: &mut Option<CodedStream<'a, 'p>>,
 ) -> Result<(), PayloadError> {
     const MORE: &str = "a column has more values than its pages hold";
     let at = cursor.at();
     match cursor.byte()? {
         NOTHING => values.clear(),
         WHOLE => {
-            let head = Head::read(cursor)?;
+            let head = StreamHead::read(cursor)?;
             if head.len / width > most {
                 return Err(PayloadError::at(at, MORE));
             }
@@ -488,10 +488,10 @@ fn get_planes(
     room: &mut Decoded,
     (count, places): (usize, usize),
     most: usize,
-    other: &mut Option<Job<'_, '_>>,
+    other: &mut Option<CodedStream<'_, '_>>,
 ) -> Result<usize, PayloadError> {
     let at = cursor.at();
-    let first = Head::read(cursor)?;
+    let first = StreamHead::read(cursor)?;
     let rows = first.len;
     if rows > most {
         return Err(PayloadError::at(
@@ -506,7 +506,7 @@ fn get_planes(
         let at = cursor.at();
         let head = match i {
             0 => first,
-            _ => Head::read(cursor)?,
+            _ => StreamHead::read(cursor)?,
         };
         if head.len != rows {
             return Err(PayloadError::at(at, "planes have different lengths"));
@@ -539,7 +539,7 @@ fn get_lengths(
     decoder: &mut Decoder,
     cursor: &mut Cursor<'_>,
     values: &mut Read,
-    other: &mut Option<Job<'_, '_>>,
+    other: &mut Option<CodedStream<'_, '_>>,
 ) -> Result<(), PayloadError> {
     let mut pending = None;
     decoder.put_off(cursor, &mut values.low, &mut pending)?;
@@ -555,7 +555,7 @@ pub(super) fn get_values<'a, 'p>(
     room: &mut Decoded,
     most: usize,
     values: &'p mut Read,
-    pending: &mut Option<Job<'a, 'p>>,
+    pending: &mut Option<CodedStream<'a, 'p>>,
 ) -> Result<(), PayloadError> {
     get_lengths(decoder, cursor, values, pending)?;
     let at = cursor.at();

@@ -40,12 +40,12 @@ use super::heap::{self, COLUMNS_MAX, Form, HEADER_STORED, HeapRows, Taken};
 use super::index::{self, ADDRESS, ADDRESS_STORED, Items, KEYS, Order};
 use super::kernel::Kernel;
 use super::layout::{Column, Layout};
+use super::loops::Loops;
 use super::out::Out;
 use super::page::{Head, SIZE_BITS, SIZE_BITS_USUAL, size_bits};
 use super::sqlite::{self, Cells, CellsRead};
 use super::store::Store;
-use super::stream::{self, Coder, Decoder, is_constant};
-use super::work::Work;
+use super::stream::{Coder, Decoder, StreamHead, is_constant};
 use crate::PayloadError;
 
 const OTHER_BYTES: u8 = 0;
@@ -433,7 +433,7 @@ impl Ungroup {
             };
         fixed(decoder, cursor, heads, Head::LEN)?;
         let mut pending = None;
-        let flags = stream::Head::read(cursor)?;
+        let flags = StreamHead::read(cursor)?;
         let tuples = flags.len;
         if tuples * HEADER_STORED > pages_len {
             return Err(cursor.error("more tuples than their pages hold"));
@@ -544,7 +544,7 @@ struct Pages<'g, 'p> {
     size: usize,
 }
 
-impl Work for Pages<'_, '_> {
+impl Loops for Pages<'_, '_> {
     type Result = Option<()>;
 
     #[inline(always)]

@@ -679,7 +679,7 @@ impl Taken {
         self.used == self.bytes.len()
     }
 
-    /// What is not used yet.
+    /// The bytes that are not used yet.
     pub(super) fn rest(&self) -> &[u8] {
         &self.bytes[self.used..]
     }

@@ -290,16 +290,16 @@ fn get_lengths(cursor: &mut Cursor<'_>) -> Result<Lengths, PayloadError> {
 }
 
 /// A stream in Huffman codes, and where its bytes go.
-pub(super) struct Job<'a, 'p> {
+pub(super) struct CodedStream<'a, 'p> {
     coded: &'a [u8],
     /// Where it begins in the payload.
     at: usize,
     plain: &'p mut [u8],
 }
 
-impl<'a, 'p> Job<'a, 'p> {
-    pub(super) fn new(coded: &'a [u8], at: usize, plain: &'p mut [u8]) -> Job<'a, 'p> {
-        Job { coded, at, plain }
+impl<'a, 'p> CodedStream<'a, 'p> {
+    pub(super) fn new(coded: &'a [u8], at: usize, plain: &'p mut [u8]) -> CodedStream<'a, 'p> {
+        CodedStream { coded, at, plain }
     }
 
     /// Fills `tables` and begins the four bit streams. `None`: there was one only, and it is decoded.
@@ -307,7 +307,7 @@ impl<'a, 'p> Job<'a, 'p> {
         self,
         tables: &'t mut Tables,
     ) -> Result<Option<[Lane<'t, 'a, 'p>; 4]>, PayloadError> {
-        let Job { coded, at, plain } = self;
+        let CodedStream { coded, at, plain } = self;
         begin(Cursor::new(coded, 0, 0), tables, plain).map_err(|e| e.shifted(at))
     }
 
@@ -351,7 +351,7 @@ fn begin<'t, 'a, 'p>(
 pub(super) fn decode(
     kernel: Kernel,
     tables: &mut Tables,
-    job: Job<'_, '_>,
+    job: CodedStream<'_, '_>,
 ) -> Result<(), PayloadError> {
     let at = job.at;
     let Some(mut lanes) = job.begin(tables)? else {
@@ -359,15 +359,15 @@ pub(super) fn decode(
     };
     kernel.decode_four(&mut lanes);
     let ended = lanes.into_iter().all(Lane::end);
-    ended.then_some(()).ok_or(Job::damaged(at))
+    ended.then_some(()).ok_or(CodedStream::damaged(at))
 }
 
 /// Decodes two streams together, for which a processor takes less time than for one after the other.
 pub(super) fn decode_two(
     kernel: Kernel,
     [first, second]: &mut [Tables; 2],
-    a: Job<'_, '_>,
-    b: Job<'_, '_>,
+    a: CodedStream<'_, '_>,
+    b: CodedStream<'_, '_>,
 ) -> Result<(), PayloadError> {
     let at = a.at;
     let (a, b) = (a.begin(first)?, b.begin(second)?);
@@ -385,7 +385,7 @@ pub(super) fn decode_two(
         }
         (None, None) => true,
     };
-    ended.then_some(()).ok_or(Job::damaged(at))
+    ended.then_some(()).ok_or(CodedStream::damaged(at))
 }
 
 #[cfg(test)]
@@ -435,14 +435,20 @@ mod tests {
         let mut tables = [Tables::new(), Tables::new()];
         let mut both = |kernel, a: (&[u8], usize), b: (&[u8], usize)| {
             let (mut first, mut second) = (vec![0xee; a.1], vec![0xee; b.1]);
-            let jobs = (Job::new(a.0, 5, &mut first), Job::new(b.0, 90, &mut second));
+            let jobs = (
+                CodedStream::new(a.0, 5, &mut first),
+                CodedStream::new(b.0, 90, &mut second),
+            );
             decode_two(kernel, &mut tables, jobs.0, jobs.1).map(|()| (first, second))
         };
         for kernel in Kernel::ALL.into_iter().filter(|k| k.is_available()) {
             for (a, plain_a) in &all {
                 let mut alone = vec![0xee; plain_a.len()];
                 let mut own = Tables::new();
-                assert_eq!(decode(kernel, &mut own, Job::new(a, 0, &mut alone)), Ok(()));
+                assert_eq!(
+                    decode(kernel, &mut own, CodedStream::new(a, 0, &mut alone)),
+                    Ok(())
+                );
                 assert!(alone == *plain_a, "{kernel:?} {}", plain_a.len());
                 for (b, plain_b) in &all {
                     let (len_a, len_b) = (plain_a.len(), plain_b.len());

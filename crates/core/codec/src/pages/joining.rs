@@ -12,7 +12,7 @@ use super::cursor::Cursor;
 use super::heap::Taken;
 use super::measures::{RealsRead, get_reals};
 use super::records::STEP_MAX;
-use super::stream::{Decoder, Head};
+use super::stream::{Decoder, StreamHead};
 use crate::PayloadError;
 
 const POINTER: usize = 2;
@@ -92,7 +92,7 @@ impl ClassRead {
         }
         for part in &mut self.parts[..self.columns] {
             part.rewind();
-            let head = Head::read(cursor)?;
+            let head = StreamHead::read(cursor)?;
             if head.len > most {
                 return Err(cursor.error("more records than their pages hold"));
             }

@@ -7,8 +7,8 @@
 
 use super::coding::{CodeBook, encode_one};
 use super::decoding::{Lane, decode_eight, decode_four};
+use super::loops::Loops;
 use super::page::between;
-use super::work::Work;
 
 /// Instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,13 +125,13 @@ impl Kernel {
         }
     }
 
-    /// Does `work` with the kernel's instructions.
+    /// Runs loops with the kernel's instructions.
     #[inline(always)]
-    pub(super) fn run<W: Work>(self, work: W) -> W::Result {
+    pub(super) fn run<L: Loops>(self, loops: L) -> L::Result {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512 | Kernel::Avx2 => super::avx2::run(work),
-            _ => work.run(),
+            Kernel::Avx512 | Kernel::Avx2 => super::avx2::run(loops),
+            _ => loops.run(),
         }
     }
 

@@ -25,7 +25,7 @@
 
 use super::column::{Decoded, Room, get_fixed, put_fixed};
 use super::cursor::{Bytes, Cursor};
-use super::huffman::Job;
+use super::huffman::CodedStream;
 use super::out::Out;
 use super::store::Store;
 use super::stream::{Coder, Decoder};
@@ -218,7 +218,7 @@ impl Integers {
         cursor: &mut Cursor<'a>,
         room: &mut Decoded,
         most: usize,
-        pending: &mut Option<Job<'a, 'p>>,
+        pending: &mut Option<CodedStream<'a, 'p>>,
     ) -> Result<(), PayloadError> {
         self.at = 0;
         let width = usize::from(cursor.byte()?);

@@ -43,6 +43,7 @@ mod index;
 mod joining;
 mod kernel;
 mod layout;
+mod loops;
 mod lz;
 mod measures;
 mod out;
@@ -54,7 +55,6 @@ mod store;
 mod stream;
 #[cfg(test)]
 mod tests;
-mod work;
 
 pub use layout::{Column, Layout, Part};
 

@@ -30,12 +30,12 @@ use super::column::{Decoded, Room, put_fixed, put_values};
 use super::cursor::Cursor;
 use super::heap::Taken;
 use super::joining::{ClassRead, Joining};
+use super::loops::Loops;
 use super::measures::{RealsRead, Scratch, put_integers, put_reals, width_of};
 use super::out::Out;
 use super::records::{COLUMNS_MAX, Field, LeafRecords, NULL, PageRecords, STEP_MAX};
 use super::store::Store;
 use super::stream::{Coder, Decoder, is_constant};
-use super::work::Work;
 use crate::PayloadError;
 
 /// A group's kind, less the logarithm of its pages' size.
@@ -578,7 +578,7 @@ struct Pages<'c, 'p> {
     number: usize,
 }
 
-impl Work for Pages<'_, '_> {
+impl Loops for Pages<'_, '_> {
     type Result = Option<()>;
 
     #[inline(always)]

@@ -24,7 +24,7 @@
 
 use super::cursor::{Bytes, Cursor};
 use super::decoding::Tables;
-use super::huffman::{self, Counts, Job, count, entropy};
+use super::huffman::{self, CodedStream, Counts, count, entropy};
 use super::kernel::Kernel;
 use super::lz::{self, Sequences};
 use super::out::Out;
@@ -462,9 +462,9 @@ impl Decoder {
         &mut self,
         cursor: &mut Cursor<'a>,
         plain: &'p mut Bytes,
-        pending: &mut Option<Job<'a, 'p>>,
+        pending: &mut Option<CodedStream<'a, 'p>>,
     ) -> Result<(), PayloadError> {
-        let head = Head::read(cursor)?;
+        let head = StreamHead::read(cursor)?;
         cursor.sized(plain, head.len)?;
         self.body(head, cursor, plain, pending)
     }
@@ -472,10 +472,10 @@ impl Decoder {
     /// Decodes a stream whose head was read into `plain`, which has its length, or adds it to what is pending.
     pub(super) fn body<'a, 'p>(
         &mut self,
-        head: Head,
+        head: StreamHead,
         cursor: &mut Cursor<'a>,
         plain: &'p mut [u8],
-        pending: &mut Option<Job<'a, 'p>>,
+        pending: &mut Option<CodedStream<'a, 'p>>,
     ) -> Result<(), PayloadError> {
         let wrong = |what| Err(PayloadError::at(head.at, what));
         match head.mode {
@@ -513,7 +513,7 @@ impl Decoder {
     ) -> Result<(), PayloadError> {
         let mut pending = None;
         for part in parts {
-            let head = Head::read(cursor)?;
+            let head = StreamHead::read(cursor)?;
             cursor.sized(part, head.len)?;
             self.inner(head, cursor, part, &mut pending)?;
         }
@@ -522,10 +522,10 @@ impl Decoder {
 
     fn inner<'a, 'p>(
         &mut self,
-        head: Head,
+        head: StreamHead,
         cursor: &mut Cursor<'a>,
         plain: &'p mut [u8],
-        pending: &mut Option<Job<'a, 'p>>,
+        pending: &mut Option<CodedStream<'a, 'p>>,
     ) -> Result<(), PayloadError> {
         match head.mode {
             NOTHING => {}
@@ -533,7 +533,7 @@ impl Decoder {
             CONSTANT => plain.fill(cursor.byte()?),
             HUFFMAN => {
                 let coded = framed(head, cursor)?;
-                let job = Job::new(coded, cursor.at() - coded.len(), plain);
+                let job = CodedStream::new(coded, cursor.at() - coded.len(), plain);
                 match pending.take() {
                     None => *pending = Some(job),
                     Some(first) => {
@@ -556,7 +556,10 @@ impl Decoder {
     }
 
     /// Decodes what is pending.
-    pub(super) fn finish(&mut self, pending: Option<Job<'_, '_>>) -> Result<(), PayloadError> {
+    pub(super) fn finish(
+        &mut self,
+        pending: Option<CodedStream<'_, '_>>,
+    ) -> Result<(), PayloadError> {
         match pending {
             Some(job) => huffman::decode(self.kernel, &mut self.tables[0], job),
             None => Ok(()),
@@ -566,8 +569,8 @@ impl Decoder {
     /// Decodes what is pending here and elsewhere.
     pub(super) fn finish_two(
         &mut self,
-        pending: Option<Job<'_, '_>>,
-        other: &mut Option<Job<'_, '_>>,
+        pending: Option<CodedStream<'_, '_>>,
+        other: &mut Option<CodedStream<'_, '_>>,
     ) -> Result<(), PayloadError> {
         let Some(job) = pending else {
             return Ok(());
@@ -581,27 +584,27 @@ impl Decoder {
 
 /// How a stream is coded, and its plain length.
 #[derive(Clone, Copy)]
-pub(super) struct Head {
+pub(super) struct StreamHead {
     mode: u8,
     pub(super) len: usize,
     /// Where it begins.
     at: usize,
 }
 
-impl Head {
-    pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Head, PayloadError> {
+impl StreamHead {
+    pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<StreamHead, PayloadError> {
         let at = cursor.at();
         let mode = cursor.byte()?;
         let len = match mode {
             NOTHING => 0,
             _ => cursor.promised()?,
         };
-        Ok(Head { mode, len, at })
+        Ok(StreamHead { mode, len, at })
     }
 }
 
 /// The coded bytes.
-fn framed<'a>(head: Head, cursor: &mut Cursor<'a>) -> Result<&'a [u8], PayloadError> {
+fn framed<'a>(head: StreamHead, cursor: &mut Cursor<'a>) -> Result<&'a [u8], PayloadError> {
     let coded = cursor.number()?;
     if head.len == 0 {
         return Err(cursor.error("a coded stream is empty"));
