@@ -70,7 +70,9 @@ impl Three {
         let bytes = segment(1, number, number);
         push(&self.copies[copy], name, &bytes).unwrap();
         let out = outgoing(&self.server, name, &bytes);
-        let owed = self.pg_wal().owe(creditor(MAIN, NEAR), (&out, &[]), &*clock());
+        let owed = self
+            .pg_wal()
+            .owe(creditor(MAIN, NEAR), (&out, &[]), &*clock());
         owed.unwrap();
     }
 

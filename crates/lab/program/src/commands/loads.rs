@@ -1,12 +1,15 @@
 //! `lab oltp` and `load`: backups of a database under load, and the load by itself.
 //!
+//! Invariants
+//! - A program is asked for once, however often it is named.
+//!
 //! Leaves to others: transactions, phases and the report (`longshore-studies`).
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use longshore_pipeline::SourceSpec;
-use longshore_studies::oltp::{self, LoadKind, LoadSpec, OltpSpec, Peer};
+use longshore_studies::oltp::{self, LoadKind, LoadSpec, LoadedPeer, OltpSpec};
 use longshore_studies::report::Report;
 use longshore_terminal::failure::{Exit, Failure};
 
@@ -39,9 +42,9 @@ pub fn oltp(options: &Oltp, context: &Context) -> Result<Exit, Failure> {
     let mut peers = Vec::new();
     for asked in &options.peer {
         let peer = match asked {
-            LoadPeer::Pgbackrest => Peer::PgBackRest,
-            LoadPeer::WalG => Peer::WalG,
-            LoadPeer::PgBasebackup => Peer::PgBasebackup,
+            LoadPeer::Pgbackrest => LoadedPeer::PgBackRest,
+            LoadPeer::WalG => LoadedPeer::WalG,
+            LoadPeer::PgBasebackup => LoadedPeer::PgBasebackup,
         };
         if !peers.contains(&peer) {
             peers.push(peer);

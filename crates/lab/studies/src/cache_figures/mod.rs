@@ -311,7 +311,7 @@ pub(crate) fn queries(spec: &FiguresSpec) -> Result<(Section, Vec<Asked>)> {
         heading: "Queries with all data on one device".into(),
         prose: vec![
             "The requests were recorded below PostgreSQL 15 (TPC-H at scale 1, cold, one process, read-ahead of 1 MiB), and so were the \
-             CPU times. How long a device takes for these requests, in their order and with as many under way as there were, is \
+             CPU times. How long a device takes for these requests, in their order and with as many in flight as there were, is \
              simulated. Response time is reading, then computing: a server that computes while it reads is faster on both. Published: \
              20 of 22 are faster on the flash, by up to 23 %; 13 and 16 are at most 3 % slower there."
                 .into(),

@@ -2,11 +2,11 @@
 //!
 //! The recording (`scripts/trace-tpch.py`) has 22 questions at scale 1, each on cold caches, answered by one process. It is text: a
 //! line `Q1 CPU_S` for each question, then lines `KIND SECTORS OTHERS COUNT`: how many requests in a row are of this kind (R or W)
-//! and length and came while so many others were under way.
+//! and length and came while so many others were in flight.
 //!
 //! Invariants
-//! - What is recorded is a fact of a real server; times of devices are modelled, and nothing here chooses them.
-//! - A request comes when no more are under way than were under way then. Its place is not kept: devices without moving parts
+//! - The recording is of a real server; times of devices are modelled, and nothing here chooses them.
+//! - A request comes when no more are in flight than were in flight then. Its place is not kept: devices without moving parts
 //!   know none.
 //!
 //! Leaves to others: the devices (`longshore-simulator`), and what the figure says (`mod.rs`).
@@ -14,7 +14,8 @@
 use anyhow::{Context, Result, ensure};
 use longshore_policy::model::{Nanos, Op, Profile, Request};
 use longshore_simulator::Choice;
-use longshore_simulator::sim::{self, Arrival, Ask, Scenario, Source, WarmUp};
+use longshore_simulator::sim::{self, Ask, Scenario, WarmUp};
+use longshore_simulator::trace::{Pace, Replay, Trace, TraceRequest};
 
 /// The recording.
 const RECORDED: &str = include_str!("../../data/tpch.requests");
@@ -28,7 +29,7 @@ const SLOT_BYTES: u64 = 64 << 10;
 struct Run {
     op: Op,
     len_bytes: u64,
-    /// Under way when each of them came.
+    /// In flight when each of them came.
     others: u32,
     count: u64,
 }
@@ -109,6 +110,31 @@ impl Question {
         self.runs.iter().map(of).sum()
     }
 
+    /// The requests one by one, at places of which none is read twice.
+    fn trace(&self) -> Trace {
+        let mut records = Vec::new();
+        let mut offset = 0;
+        for run in &self.runs {
+            for _ in 0..run.count {
+                let request = Request {
+                    op: run.op,
+                    offset,
+                    len_bytes: run.len_bytes,
+                };
+                records.push(TraceRequest {
+                    at: 0,
+                    ask: Ask::Io(request),
+                    depth: Some(run.others),
+                });
+                offset += run.len_bytes;
+            }
+        }
+        Trace {
+            records,
+            ..Trace::default()
+        }
+    }
+
     /// The seconds that the modelled device takes for the requests alone.
     ///
     /// Errors: none but those of a policy's name.
@@ -126,62 +152,13 @@ impl Question {
         let choice: Choice = "slow".parse()?;
         let outlook = device.outlook();
         let mut policy = choice.build(outlook, device.outlook(), 1, SLOT_BYTES);
-        let outcome = sim::run(&scenario, &mut Replayed::new(&self.runs), &mut policy);
+        let trace = self.trace();
+        let outcome = sim::run(
+            &scenario,
+            &mut Replay::new(&trace, Pace::Depth(1)),
+            &mut policy,
+        );
         Ok(self.bytes() as f64 / 1e6 / outcome.throughput_mb_s.max(1e-9))
-    }
-}
-
-/// The requests of a question as a load.
-struct Replayed<'a> {
-    runs: std::slice::Iter<'a, Run>,
-    left: Option<Run>,
-    offset: u64,
-    under_way: u32,
-    now: Nanos,
-}
-
-impl<'a> Replayed<'a> {
-    fn new(runs: &'a [Run]) -> Replayed<'a> {
-        let mut runs = runs.iter();
-        Replayed {
-            left: runs.next().copied(),
-            runs,
-            offset: 0,
-            under_way: 0,
-            now: 0,
-        }
-    }
-}
-
-impl Source for Replayed<'_> {
-    fn due(&self) -> Option<Nanos> {
-        let run = self.left.as_ref()?;
-        (self.under_way <= run.others).then_some(self.now)
-    }
-
-    fn take(&mut self, now: Nanos) -> Option<Arrival> {
-        self.due().filter(|due| *due <= now)?;
-        let run = self.left.as_mut()?;
-        let request = Request {
-            op: run.op,
-            offset: self.offset,
-            len_bytes: run.len_bytes,
-        };
-        self.offset += run.len_bytes;
-        self.under_way += 1;
-        run.count -= 1;
-        if run.count == 0 {
-            self.left = self.runs.next().copied();
-        }
-        Some(Arrival {
-            client: 0,
-            ask: Ask::Io(request),
-        })
-    }
-
-    fn ended(&mut self, _client: usize, now: Nanos) {
-        self.now = now;
-        self.under_way = self.under_way.saturating_sub(1);
     }
 }
 
@@ -213,7 +190,7 @@ mod tests {
         }
     }
 
-    /// Goal: a replay keeps the number of requests under way, and commands are counted as a device splits.
+    /// Goal: a replay keeps the number of requests in flight, and commands are counted as a device splits.
     /// Method: one device; sequences whose times follow from its latency.
     #[test]
     fn requests_come_as_they_came_and_are_split_as_devices_split() {

@@ -386,7 +386,7 @@ mod tests {
     use std::path::PathBuf;
     use std::time::Duration;
 
-    use super::super::peers::Peer;
+    use super::super::peers::LoadedPeer;
     use super::super::phase::HARD;
     use super::*;
     use crate::report::Cell;
@@ -479,7 +479,7 @@ mod tests {
     fn a_round_is_compared_with_the_quiet_phases_around_it_and_the_table_has_medians() {
         let spec = OltpSpec {
             rounds: 2,
-            peers: vec![Peer::PgBasebackup],
+            peers: vec![LoadedPeer::PgBasebackup],
             ..spec()
         };
         let taken = |wall_s, cpu_s| Taken {

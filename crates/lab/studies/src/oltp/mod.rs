@@ -43,7 +43,7 @@ use crate::timing::{pause, take};
 use cluster::LoadCluster;
 pub use findings::OltpFound;
 pub use load::{LoadDone, LoadSpec, load};
-pub use peers::Peer;
+pub use peers::LoadedPeer;
 use phase::{HARD, Phase, Taken};
 pub use spec::{LoadKind, OltpSpec};
 use transactions::Transactions;
@@ -78,7 +78,7 @@ enum Made {
         mode: OffloadMode,
         max_cpu: Option<f64>,
     },
-    By(Peer),
+    By(LoadedPeer),
 }
 
 /// The phases between the quiet ones, and what is missing for others.

@@ -31,39 +31,39 @@ const OUTPUT_MAX: usize = 1 << 20;
 
 /// Another program that makes backups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Peer {
+pub enum LoadedPeer {
     PgBackRest,
     WalG,
     PgBasebackup,
 }
 
-impl Peer {
+impl LoadedPeer {
     /// In the names of values.
     pub fn key(self) -> &'static str {
         match self {
-            Peer::PgBackRest => "pgbackrest",
-            Peer::WalG => "wal_g",
-            Peer::PgBasebackup => "pg_basebackup",
+            LoadedPeer::PgBackRest => "pgbackrest",
+            LoadedPeer::WalG => "wal_g",
+            LoadedPeer::PgBasebackup => "pg_basebackup",
         }
     }
 
     pub fn name(self) -> &'static str {
         match self {
-            Peer::PgBackRest => "pgBackRest zst 1",
-            Peer::WalG => "WAL-G lz4",
-            Peer::PgBasebackup => "pg_basebackup server-lz4:1",
+            LoadedPeer::PgBackRest => "pgBackRest zst 1",
+            LoadedPeer::WalG => "WAL-G lz4",
+            LoadedPeer::PgBasebackup => "pg_basebackup server-lz4:1",
         }
     }
 
     /// For the report.
     pub fn settings(self) -> &'static str {
         match self {
-            Peer::PgBackRest => {
+            LoadedPeer::PgBackRest => {
                 "pgBackRest: `process-max` is the number of CPUs, `repo1-bundle`, `start-fast`, no archive; it checks every page \
                  and has SHA-1 of each file"
             }
-            Peer::WalG => "WAL-G: as many readers as CPUs; it checks no pages (its default)",
-            Peer::PgBasebackup => {
+            LoadedPeer::WalG => "WAL-G: as many readers as CPUs; it checks no pages (its default)",
+            LoadedPeer::PgBasebackup => {
                 "pg_basebackup: tar, `-X stream`, `--checkpoint=fast`; its server does the work in one process, so its CPU time is \
                  not known; it checks every page"
             }
@@ -79,9 +79,9 @@ impl Peer {
             Ok(found.get_program().into())
         };
         match self {
-            Peer::PgBackRest => installed("pgbackrest"),
-            Peer::WalG => installed("wal-g"),
-            Peer::PgBasebackup => Ok(cluster.programs().join("pg_basebackup")),
+            LoadedPeer::PgBackRest => installed("pgbackrest"),
+            LoadedPeer::WalG => installed("wal-g"),
+            LoadedPeer::PgBasebackup => Ok(cluster.programs().join("pg_basebackup")),
         }
     }
 
@@ -92,7 +92,7 @@ impl Peer {
         let of = |name: &str, path: &Path| format!("--{name}={}", path.display());
         let cpus = facts::cores().to_string();
         match self {
-            Peer::PgBackRest => {
+            LoadedPeer::PgBackRest => {
                 let all = |command: &mut Command| {
                     command.args([
                         "--no-config",
@@ -124,7 +124,7 @@ impl Peer {
                 ]);
                 Ok(vec![create, backup])
             }
-            Peer::WalG => {
+            LoadedPeer::WalG => {
                 let mut backup = command()?;
                 backup
                     .env("WALG_FILE_PREFIX", place)
@@ -137,7 +137,7 @@ impl Peer {
                     .arg(cluster.data());
                 Ok(vec![backup])
             }
-            Peer::PgBasebackup => {
+            LoadedPeer::PgBasebackup => {
                 let mut backup = command()?;
                 backup
                     .args(["-Ft", "-X", "stream", "-c", "fast", "-U", "postgres"])
@@ -157,7 +157,7 @@ impl Peer {
 pub fn take(
     context: &RunContext,
     cluster: &LoadCluster,
-    peer: Peer,
+    peer: LoadedPeer,
     (place, plain_bytes): (&Path, u64),
 ) -> Result<Taken> {
     let storage = &*context.storage;
@@ -176,7 +176,7 @@ pub fn take(
     let busy = machine.zip(facts::cpu_times().ok());
     Ok(Taken {
         wall_s,
-        cpu_s: (peer != Peer::PgBasebackup).then_some(cpu_s),
+        cpu_s: (peer != LoadedPeer::PgBasebackup).then_some(cpu_s),
         system_cpu_percent: busy.map(|(before, after)| 100.0 * after.busy_share_since(&before)),
         plain_bytes,
         stored_bytes: bytes_below(&*storage.dir(place)?)?,
@@ -208,7 +208,7 @@ fn make(storage: &dyn Storage, cluster: &LoadCluster, place: &Path) -> Result<()
     Ok(())
 }
 
-fn end(context: &RunContext, peer: Peer, command: &mut Command) -> Result<()> {
+fn end(context: &RunContext, peer: LoadedPeer, command: &mut Command) -> Result<()> {
     let said = child::ask(command, PATIENCE, OUTPUT_MAX, &context.cancel);
     let said = said.with_context(|| format!("{} failed", peer.name()))?;
     ensure!(

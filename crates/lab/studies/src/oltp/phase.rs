@@ -1,5 +1,8 @@
 //! A phase of backups under load, and what each of its backups took.
 //!
+//! Invariants
+//! - A phase without a key is quiet: it has no backups. Phases of one key are of one kind, in different rounds.
+//!
 //! Leaves to others: making backups (`mod.rs`, `peers.rs`), and what a phase means (`findings.rs`).
 
 use longshore_pipeline::{mb_per_s, ratio};

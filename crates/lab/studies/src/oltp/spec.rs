@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::peers::Peer;
+use super::peers::LoadedPeer;
 
 /// The database and its load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub struct OltpSpec {
     /// How often the phases are repeated, 1 at least; the order is turned round in every other round.
     pub rounds: usize,
     /// Further phases with backups of other programs. They need a PostgreSQL cluster.
-    pub peers: Vec<Peer>,
+    pub peers: Vec<LoadedPeer>,
     pub quick: bool,
     /// This program: `PROGRAM lab load` is the load.
     pub program: PathBuf,
