@@ -71,7 +71,7 @@ pub fn global(context: &QueryContext, name: &str) -> Result<(Type, Value), Messa
         "@@MAX_PRECISION" => whole(38),
         "@@FETCH_STATUS" => whole(context.cursors.fetch_status),
         "@@CURSOR_ROWS" => whole(i64::try_from(context.cursors.row_count()).unwrap_or(i64::MAX)),
-        // What this server does not count.
+        // This server counts none of these.
         "@@CONNECTIONS" | "@@CPU_BUSY" | "@@IDLE" | "@@IO_BUSY" | "@@PACKET_ERRORS"
         | "@@PACK_RECEIVED" | "@@PACK_SENT" | "@@TIMETICKS" | "@@TOTAL_ERRORS" | "@@TOTAL_READ"
         | "@@TOTAL_WRITE" => return Err(message::NOT_HERE.with(&[&name])),

@@ -306,7 +306,7 @@ fn spell_aliases(tokens: &mut [FragmentToken]) -> bool {
             "(" => places.push(At::Elsewhere),
             ")" => {
                 places.pop();
-                // What was in parentheses is the number of TOP, or part of an item.
+                // The parentheses were the number of TOP, or part of an item.
                 if let Some(outer) = places.last_mut() {
                     *outer = match *outer {
                         At::Top => At::Item,

@@ -533,7 +533,7 @@ impl Translator<'_> {
         self.inside("OVER", |t| t.over(name, function, window))
     }
 
-    /// What a window is, where a clause WINDOW names it, or begins it. Errors: a name that is not there.
+    /// The specification of a window, which a clause WINDOW may name or begin. Errors: a name that is not there.
     fn window(&self, over: &WindowType) -> Result<WindowSpec, Message> {
         let find = |name: &Ident| {
             let mut all = self.windows.iter();
