@@ -5,7 +5,7 @@
 //!
 //! Invariants
 //! - A program runs as the server's user, with no configuration but these settings; its repository is removed afterwards.
-//! - What prepares a repository is not counted.
+//! - The preparation of a repository is not counted.
 //! - CPU time is that of the program and its children. pg_basebackup has its server do the work, so it has none.
 //!
 //! Leaves to others: the phases (`mod.rs`), and which programs are installed.
