@@ -239,8 +239,10 @@ fn an_archive_in_a_store_gets_what_it_is_owed_from_another_store() {
     wait_until("the debt is paid", &server, || {
         // While files come faster than they are brought, some are owed.
         work(&server, 1);
-        std::thread::sleep(Duration::from_secs(2));
-        owed() == 0 && debts() == 0
+        (0..40).any(|_| {
+            std::thread::sleep(Duration::from_millis(500));
+            owed() == 0 && debts() == 0
+        })
     });
     server.wait_for(READY, "0");
     let listed = done("--json wal list --database main --verify");
