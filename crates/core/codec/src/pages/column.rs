@@ -414,8 +414,22 @@ impl Decoded {
     }
 }
 
+/// [`get_fixed`] that puts nothing off.
+pub(super) fn get_fixed_now(
+    decoder: &mut Decoder,
+    cursor: &mut Cursor<'_>,
+    room: &mut Decoded,
+    width: usize,
+    most: usize,
+    values: &mut Bytes,
+) -> Result<(), PayloadError> {
+    let mut pending = None;
+    get_fixed(decoder, cursor, room, width, most, values, &mut pending)?;
+    decoder.finish(pending)
+}
+
 /// Replaces `values` by the next column of values of `width` bytes, which are no more than `most`. Those that are one stream may
-/// be decoded later, with what is pending.
+/// be decoded later, with what is pending: who leaves that undone has no values.
 pub(super) fn get_fixed<'a, 'p>(
     decoder: &mut Decoder,
     cursor: &mut Cursor<'a>,
@@ -661,4 +675,79 @@ fn unlist<const N: usize>(
     }
     out.truncate(total);
     others.is_empty().then_some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use longshore_kit::Random;
+
+    use super::super::stream::HUFFMAN;
+    use super::*;
+    use crate::Level;
+
+    /// Addresses as an index of texts has them: `width` bytes each, cut or filled with zeros.
+    fn addresses(random: &mut Random, width: usize, count: usize) -> Vec<u8> {
+        let streets = [
+            "Restore", "Archive", "Harbour", "Segment", "Quay", "Timeline",
+        ];
+        let kinds = ["Street", "Road", "Lane", "Square"];
+        let mut values = Vec::new();
+        for _ in 0..count {
+            let mut pick = |all: &[&str]| all[random.below(all.len() as u64) as usize].to_owned();
+            let (street, kind, town) = (pick(&streets), pick(&kinds), pick(&streets));
+            let number = random.below(1000);
+            let text = format!("{number} {street} {kind}, {town}");
+            values.extend(text.bytes().chain(std::iter::repeat(0)).take(width));
+        }
+        values
+    }
+
+    /// Goal: a column is what was written, also where it is one stream of codes, and whatever the memory held before.
+    #[test]
+    fn a_column_that_is_one_stream_is_decoded_when_it_is_asked_for() {
+        let mut is_of_codes = 0;
+        for seed in 0..30 {
+            let mut random = Random(seed);
+            let width = [16, 24, 32, 40, 64][seed as usize % 5];
+            let values = match seed % 3 {
+                // Codes gain, and nothing repeats.
+                0 => (0..width * 2000)
+                    .map(|_| b'a' + (random.next() & random.next() & 15) as u8)
+                    .collect(),
+                _ => addresses(&mut random, width, 2000),
+            };
+            let mut memory = vec![0; 2 * values.len() + 1000];
+            for is_by_hand in [false, true] {
+                let mut out = Out::new(&mut memory);
+                let (mut coder, mut room) = (Coder::new(Level::Low), Room::default());
+                match is_by_hand {
+                    false => put_fixed(&mut coder, &mut room, &values, width, &mut out),
+                    true => {
+                        coder.begin_next();
+                        out.push(WHOLE);
+                        coder.put(&values, &mut out);
+                    }
+                }
+                let len = out.len();
+                is_of_codes += usize::from(memory[..2] == [WHOLE, HUFFMAN]);
+                let mut cursor = Cursor::new(&memory[..len], 8 * values.len(), 1 << 30);
+                let mut read = Bytes::default();
+                cursor.sized(&mut read, values.len()).unwrap();
+                read.fill(0xee);
+                let (mut decoder, mut decoded) = (Decoder::new(), Decoded::default());
+                let most = values.len() / width;
+                let got = get_fixed_now(
+                    &mut decoder,
+                    &mut cursor,
+                    &mut decoded,
+                    width,
+                    most,
+                    &mut read,
+                );
+                assert_eq!(got, Ok(()), "{seed} {is_by_hand}");
+                assert!(read[..] == values[..], "{seed} {is_by_hand}");
+            }
+        }
+        assert!(is_of_codes >= 10, "{is_of_codes}");
+    }
 }

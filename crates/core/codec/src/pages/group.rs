@@ -34,7 +34,7 @@
 //! Leaves to others: rows (`heap.rs`), items (`index.rs`), columns (`column.rs`), streams (`stream.rs`).
 
 use super::cell::CellPlaces;
-use super::column::{Decoded, Room, get_fixed, get_values, put_fixed, put_values};
+use super::column::{Decoded, Room, get_fixed, get_fixed_now, get_values, put_fixed, put_values};
 use super::cursor::Cursor;
 use super::heap::{self, COLUMNS_MAX, Form, HEADER_STORED, HeapRows, Taken};
 use super::index::{self, ADDRESS, ADDRESS_STORED, Items, KEYS, Order};
@@ -421,15 +421,7 @@ impl Ungroup {
                     ADDRESS_STORED => pages_len / ADDRESS,
                     _ => pages_len / width,
                 };
-                get_fixed(
-                    decoder,
-                    cursor,
-                    room,
-                    width,
-                    most,
-                    &mut taken.bytes,
-                    &mut None,
-                )
+                get_fixed_now(decoder, cursor, room, width, most, &mut taken.bytes)
             };
         fixed(decoder, cursor, heads, Head::LEN)?;
         let mut pending = None;

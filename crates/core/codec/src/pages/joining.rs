@@ -7,7 +7,7 @@
 
 use super::batch::{BEFORE, Batch, FieldRead};
 use super::cell::{CellPlaces, HEAD, Leaf, Varint, has_rowids};
-use super::column::{Decoded, get_fixed, get_values};
+use super::column::{Decoded, get_fixed_now, get_values};
 use super::cursor::Cursor;
 use super::heap::Taken;
 use super::measures::{RealsRead, get_reals};
@@ -65,15 +65,7 @@ impl ClassRead {
         self.streams_mut().into_iter().for_each(Taken::rewind);
         let mut fixed =
             |cursor: &mut Cursor<'_>, decoder: &mut Decoder, width, taken: &mut Taken| {
-                get_fixed(
-                    decoder,
-                    cursor,
-                    room,
-                    width,
-                    most,
-                    &mut taken.bytes,
-                    &mut None,
-                )
+                get_fixed_now(decoder, cursor, room, width, most, &mut taken.bytes)
             };
         fixed(cursor, decoder, HEAD, &mut self.heads)?;
         fixed(cursor, decoder, POINTER, &mut self.pointers)?;

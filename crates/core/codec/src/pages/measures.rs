@@ -23,7 +23,7 @@
 //!
 //! Leaves to others: columns of values of one width (`column.rs`).
 
-use super::column::{Decoded, Room, get_fixed, put_fixed};
+use super::column::{Decoded, Room, get_fixed, get_fixed_now, put_fixed};
 use super::cursor::{Bytes, Cursor};
 use super::huffman::CodedStream;
 use super::out::Out;
@@ -284,7 +284,7 @@ pub(super) fn get_reals(
             reals.clear();
             return Ok(());
         }
-        WHOLE => return get_fixed(decoder, cursor, room, 8, most, reals, &mut None),
+        WHOLE => return get_fixed_now(decoder, cursor, room, 8, most, reals),
         form => usize::from(form - DECIMAL),
     };
     let Some(power) = POWERS.get(places) else {

@@ -33,7 +33,7 @@ use crate::{Level, PayloadError, lz4, zstd};
 const NOTHING: u8 = 0;
 const STORED: u8 = 1;
 const CONSTANT: u8 = 2;
-const HUFFMAN: u8 = 3;
+pub(super) const HUFFMAN: u8 = 3;
 const EXCEPTIONS: u8 = 4;
 const SEQUENCES: u8 = 5;
 const ZSTD: u8 = 6;
