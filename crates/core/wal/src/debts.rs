@@ -30,11 +30,11 @@ use longshore_io::{Clock, SmallFile};
 use longshore_pg::wal::WalName;
 use longshore_pg::{Lsn, SegmentName, SegmentSize};
 
-use super::ahead::PLACE;
+use super::ahead::{AheadLock, PLACE};
 use super::archive::Outgoing;
 use super::content::ContentSum;
 use super::kept::{DebtMark, Kept, place};
-use super::{Error, PgWal};
+use super::{Error, PgWal, WalArchive};
 
 const NOTE: &str = "owed";
 /// Of some ten thousand files. A push that finds no room fails, and the server keeps its WAL.
@@ -45,6 +45,7 @@ const REFUSED: &str = "refused";
 const UNCOMPARED: &str = "uncompared";
 const LOST: &str = "lost";
 const KEPT: &str = "kept";
+const THERE: &str = "there";
 /// The longest reason that is noted, in characters.
 const WHY_MAX: usize = 300;
 
@@ -71,6 +72,8 @@ pub struct Owed {
     pub is_refused: bool,
     /// A file is encrypted, and nothing here tells whether it is the one that is owed.
     pub is_uncompared: bool,
+    /// The archive answered when it was asked last, and has not failed since.
+    pub is_there: bool,
     pub(super) sums: BTreeMap<WalName, ContentSum>,
     /// The archives of copies that keep it.
     pub(super) kept: Vec<Kept>,
@@ -151,7 +154,8 @@ impl Owed {
                 self.lost.extend(names);
             }
             Note::Kept => self.kept.extend(Kept::of(text)),
-            _ => {
+            Note::There => self.is_there = true,
+            Note::Refused | Note::Uncompared | Note::Why => {
                 self.why = Some(text.to_owned());
                 self.is_refused = note == Note::Refused;
                 self.is_uncompared = note == Note::Uncompared;
@@ -355,6 +359,17 @@ impl PgWal {
                         }
                     )
             };
+            let is_there = |line: &Line| {
+                line.is_note_of(&own)
+                    && matches!(
+                        line,
+                        Line::Note {
+                            note: Note::There,
+                            ..
+                        }
+                    )
+            };
+            lines.retain(|line| !is_there(line));
             if lines.iter().any(stands) || !lines.iter().any(|line| line.is_owed_at(&own, &here)) {
                 return;
             }
@@ -374,13 +389,14 @@ impl PgWal {
 
     /// Takes from the list what was paid of the debt `owed`, and notes what is lost, and why the rest is owed.
     ///
-    /// A debt that was moved to another archive meanwhile stays as it is: the payment came to the old one.
+    /// A debt that was moved to another archive meanwhile stays as it is: the payment came to the old one. `is_there`: the archive
+    /// answered.
     pub(super) fn note_attempt(
         &self,
         (creditor, owed): (Creditor<'_>, &Owed),
         paid: &BTreeSet<WalName>,
         lost: &BTreeSet<WalName>,
-        why: Option<(&str, Note)>,
+        (why, is_there): (Option<(&str, Note)>, bool),
         clock: &dyn Clock,
     ) -> Result<(), Error> {
         let (own, here) = (key(creditor.database), place(creditor.location));
@@ -405,6 +421,9 @@ impl PgWal {
             if let (Some((why, note)), false) = (why, left.is_empty()) {
                 lines.push(Line::why(&own, note, why));
             }
+            if is_there && !left.is_empty() {
+                lines.push(Line::why(&own, Note::There, ""));
+            }
             let names: Vec<String> = lost.intersection(&left).map(ToString::to_string).collect();
             if !names.is_empty() {
                 lines.push(Line::Note {
@@ -416,10 +435,20 @@ impl PgWal {
         })
     }
 
-    /// Takes the files that are lost from the list. Returns them.
+    /// Takes the files that are lost from the list, but for those that one of these archives of copies has. Returns them.
     ///
-    /// Errors: `Io`.
-    pub fn give_up(&self, database: &str, clock: &dyn Clock) -> Result<Vec<WalName>, Error> {
+    /// Errors: those of [`PgWal::owed_list`], and of the archives; `Io`.
+    pub fn give_up(
+        &self,
+        _turn: &AheadLock,
+        database: &str,
+        copies: &[&WalArchive],
+        clock: &dyn Clock,
+    ) -> Result<Vec<WalName>, Error> {
+        let mut gone: Vec<WalName> = self.owed_list()?.of(database).lost.into_iter().collect();
+        for copy in copies {
+            gone = copy.without(&gone)?;
+        }
         let own = key(database);
         let mut given_up = BTreeSet::new();
         self.change_debts(clock, |lines| {
@@ -441,6 +470,7 @@ impl PgWal {
                 }
             }
             given_up = owed.in_order().lost;
+            given_up.retain(|name| gone.contains(name));
             lines.retain(|line| match line {
                 Line::Owed { name, database, .. } => *database != own || !given_up.contains(name),
                 Line::Note { note, database, .. } => *database != own || *note != Note::Lost,
@@ -474,6 +504,11 @@ impl PgWal {
         self.make_place()?;
         let place = self.dir.dir(Path::new(PLACE));
         let place = place.map_err(Error::io("open", &path))?;
+        if place.stat(Path::new(NOTE)).is_err() {
+            // The process that made the directory may have been killed before its name was durable.
+            let synced = self.dir.sync(Path::new(""));
+            synced.map_err(Error::io("sync", &self.path))?;
+        }
         let changed = SmallFile::new(place, NOTE, NOTE_MAX).change(clock, 0o600, |before| {
             let before = lines(before.unwrap_or_default());
             let mut after = before.clone();
@@ -492,7 +527,8 @@ impl PgWal {
     }
 }
 
-/// The kind of a line that is no debt; all but the last are about an attempt to bring what is owed. Of several failures the first of these is noted.
+/// The kind of a line that is no debt; all but one are about the last attempt to bring what is owed. Of several failures the first
+/// of these is noted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Note {
     Refused,
@@ -501,6 +537,8 @@ pub(super) enum Note {
     Lost,
     /// About no attempt.
     Kept,
+    /// The archive answered.
+    There,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -528,6 +566,7 @@ impl Line {
             UNCOMPARED => Some(Note::Uncompared),
             LOST => Some(Note::Lost),
             KEPT => Some(Note::Kept),
+            THERE => Some(Note::There),
             _ => None,
         };
         let line = match (&fields[..], note) {
@@ -627,6 +666,7 @@ impl fmt::Display for Line {
                     Note::Uncompared => UNCOMPARED,
                     Note::Lost => LOST,
                     Note::Kept => KEPT,
+                    Note::There => THERE,
                 };
                 write!(f, "{word}\t{database}\t{text}")
             }

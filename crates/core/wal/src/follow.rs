@@ -203,6 +203,12 @@ impl PgWal {
         Ok(SmallFile::new(place, NOTE, NOTE_MAX))
     }
 
+    /// Whether the last attempt to bring this archive WAL failed.
+    pub fn is_failing(&self, target: &str) -> bool {
+        let lags = self.lags().unwrap_or_default();
+        lags.get(target).is_some_and(|lag| lag.why.is_some())
+    }
+
     fn lags(&self) -> Result<BTreeMap<String, Lag>, Error> {
         let bytes = self.behind()?.read();
         let bytes = bytes.map_err(Error::io("read", self.path.join(PLACE).join(NOTE)))?;

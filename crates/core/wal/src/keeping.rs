@@ -11,7 +11,7 @@
 
 use longshore_io::Clock;
 
-use super::kept::{DebtMark, Debtor};
+use super::kept::Debtor;
 use super::{Error, PgWal, WalArchive};
 
 impl PgWal {
@@ -30,7 +30,7 @@ impl PgWal {
         let owed = list.of(debtor.database);
         if owed.waiting().next().is_none() {
             return match mark {
-                Some(mark) => self.release_kept(debtor.database, mark, (copies, are_all), clock),
+                Some(_) => self.release_kept(debtor.database, (copies, are_all), clock),
                 None => Ok(()),
             };
         }
@@ -63,11 +63,14 @@ impl PgWal {
     fn release_kept(
         &self,
         database: &str,
-        mark: DebtMark,
         (copies, are_all): (&[&WalArchive], bool),
         clock: &dyn Clock,
     ) -> Result<(), Error> {
         let Some(turn) = self.turn_to_keep(database)? else {
+            return Ok(());
+        };
+        // As it is now that nobody makes another one.
+        let Some(mark) = self.debt_mark(database)? else {
             return Ok(());
         };
         if !self.forget_kept(database, clock)? {

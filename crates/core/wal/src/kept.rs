@@ -6,8 +6,8 @@
 //! Invariants
 //! - The mark is durable before the first record is written, and goes only after all of them. So a record that nobody knows of
 //!   is left by no crash, and without a mark nobody looks for records.
-//! - A record is this pg_wal's if it has the mark and the moment of its last change, which no copy of the file has: a clone
-//!   of the data directory neither trusts its origin's records nor removes them.
+//! - A record is this pg_wal's if it has the mark and the moment of its last change, which no copy of the file has: a copied
+//!   data directory neither trusts its origin's records nor removes them. A snapshot of the whole disk has the same moment.
 //! - One process at a time changes records of a database, or adds debts that rest on them.
 //!
 //! Leaves to others: when records are written and removed (`keeping.rs`; `longshore`, `commands/wal/keeping.rs`), and expires

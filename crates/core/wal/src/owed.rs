@@ -146,7 +146,8 @@ impl PgWal {
             Some(why) => Some((why, owed.failure())),
             None => told.as_ref().map(|(why, note)| (&**why, *note)),
         };
-        self.note_attempt((creditor, &owed), &attempt.paid, &lost, why, clock)?;
+        let attempted = (why, !attempt.is_home_away);
+        self.note_attempt((creditor, &owed), &attempt.paid, &lost, attempted, clock)?;
         Ok(attempt.settled())
     }
 }
@@ -401,7 +402,7 @@ fn bring(
 
 impl WalArchive {
     /// Those of `names` that it does not have.
-    fn without(&self, names: &[WalName]) -> Result<Vec<WalName>, Error> {
+    pub(super) fn without(&self, names: &[WalName]) -> Result<Vec<WalName>, Error> {
         // One listing for all segments; the others are few.
         let runs = match self.identity() {
             Some(_) => self.runs()?,

@@ -15,6 +15,10 @@ fn files_that_pg_wal_still_has_are_encrypted_and_signed_as_asked() {
     owe(&shop, "main", 2);
     server.append_conf("archive_command = 'false'");
     server.psql("select pg_reload_conf()");
+    wait_until("no push is made", server, || {
+        server.psql("select pg_switch_wal()");
+        server.log().contains("archive command was: false")
+    });
     let settle = "wal owed --database main --settle";
     // A push leaves a process that copies; while it runs, nobody else does.
     wait_until("nothing else brings WAL", server, || {

@@ -93,6 +93,13 @@ impl Three {
         remove(&self.copies[copy], &path);
     }
 
+    /// Gives up what is lost, after a look at these copies.
+    fn give_up(&self, copies: &[&WalArchive]) -> Vec<WalName> {
+        let pg_wal = self.pg_wal();
+        let turn = pg_wal.turn_to_follow(MAIN).unwrap().unwrap();
+        pg_wal.give_up(&turn, MAIN, copies, &*clock()).unwrap()
+    }
+
     fn owed_of(&self, database: &str) -> Owed {
         self.pg_wal().owed_list().unwrap().of(database)
     }
@@ -189,13 +196,21 @@ fn what_nothing_in_reach_has_is_lost_until_a_copy_has_it_again() {
     for number in [5, 6] {
         three.took(0, number);
     }
-    assert_eq!(three.pg_wal().give_up(MAIN, &*clock()).unwrap(), []);
+    assert_eq!(three.give_up(&[]), []);
     three.lost(0, 5);
     three.settle(false);
-    assert_eq!(three.pg_wal().give_up(MAIN, &*clock()).unwrap(), []);
+    assert_eq!(three.give_up(&[]), []);
     assert_eq!(three.owed(), [name(1, 5), name(1, 6)]);
     three.settle(true);
-    let given_up = three.pg_wal().give_up(MAIN, &*clock()).unwrap();
+    // A copy has it again, and nobody has looked since.
+    let whole = segment(1, 5, 5);
+    push(&three.copies[1], name(1, 5), &whole).unwrap();
+    let copies = three.copies.each_ref().map(|disk| archive(disk).unwrap());
+    assert_eq!(three.give_up(&copies.each_ref()), []);
+    assert_eq!(three.owed_of(MAIN).waits_since(), name(1, 5).segment());
+    three.lost(1, 5);
+    three.settle(true);
+    let given_up = three.give_up(&copies.each_ref());
     assert_eq!(
         (given_up, three.owed_of(MAIN)),
         (vec![name(1, 5)], Owed::default())
@@ -442,6 +457,39 @@ fn a_debt_that_was_moved_meanwhile_is_not_struck_off() {
     assert_eq!(three.owed_of(MAIN).why, None, "of another archive");
 }
 
+/// Goal: a busy server's pushes know that its archive is back while older files are still on their way, and that it went away.
+#[test]
+fn an_archive_that_answered_is_known_to_be_there_until_it_fails() {
+    let three = Three::new();
+    three.took(0, 3);
+    assert!(!three.owed_of(MAIN).is_there);
+    // A file that nobody can give now; another one comes while the archive is asked.
+    three.took(1, 4);
+    three.lost(1, 4);
+    let home = || Some(archive(&three.home).unwrap());
+    three.settle_with(home(), &form(Algorithm::Lz4), false);
+    assert_eq!(three.owed(), [name(1, 4)]);
+    assert!(three.owed_of(MAIN).is_there);
+    three.took(0, 5);
+    assert!(
+        three.owed_of(MAIN).is_there,
+        "a new debt says nothing of it"
+    );
+    // It fails.
+    let main = creditor(MAIN, NEAR);
+    let pg_wal = three.pg_wal();
+    pg_wal.note_unsettled(main, "away", &*clock()).unwrap();
+    let owed = three.owed_of(MAIN);
+    assert_eq!((owed.is_there, owed.why.as_deref()), (false, Some("away")));
+    three.settle(false);
+    assert!(!three.owed_of(MAIN).is_there);
+    three
+        .home
+        .inject(Fault::errno(5).from_step(three.home.steps() + 1));
+    three.settle_with(home(), &form(Algorithm::Lz4), false);
+    assert!(!three.owed_of(MAIN).is_there);
+}
+
 /// Goal: without any copy nothing is lost: one that is gone from the configuration may have it.
 #[test]
 fn where_no_copy_is_configured_nothing_is_lost() {
@@ -463,7 +511,7 @@ fn where_no_copy_is_configured_nothing_is_lost() {
     assert!(settled.unsettled.is_none(), "{settled:?}");
     let owed = three.owed_of(MAIN);
     assert_eq!((owed.names.len(), owed.lost.len()), (1, 0));
-    assert_eq!(pg_wal.give_up(MAIN, &*clock()).unwrap(), []);
+    assert_eq!(pg_wal.give_up(&turn, MAIN, &[], &*clock()).unwrap(), []);
 }
 
 /// Goal: a copy that cannot be read says nothing of the own archive, which gets what pg_wal has.

@@ -7,8 +7,10 @@
 //!   limit.
 //! - Only an archive that is away is skipped. One that refuses a file has looked at it, and its refusal stands: also of a
 //!   file that it is owed, since nothing may come after that.
-//! - While anything can still be brought, the copies come first: no call waits for the store that is away. Debts come before
-//!   new files.
+//! - While anything can still be brought, and the archive has not answered since it failed, the copies come first: no call waits
+//!   for a store that is away. Once it answers, new files go there, though older ones are still on their way: otherwise a busy
+//!   server would add debts for as long as it is busy.
+//! - A push waits for no copy that failed the last time, if another one takes the file.
 //! - A list of debts that cannot be read, and debts that nobody brings, are told by each push, so they are in the server's log.
 //!
 //! Leaves to others: the list of debts (`longshore-wal`), its words (`debt.rs`), and bringing them (`follow.rs`).
@@ -144,7 +146,8 @@ impl<'a> Standing<'a> {
             };
             return Err(refused.into());
         }
-        if self.owed.waiting().next().is_some() {
+        let waits = self.owed.waiting().next().is_some();
+        if waits && !self.owed.is_there {
             let why = self.owed.why.clone();
             // The archive may be back, and the copies away.
             return self.instead(why).or_else(|passed| {
@@ -159,6 +162,16 @@ impl<'a> Standing<'a> {
                 failure,
                 is_away: true,
             }) => {
+                if waits {
+                    // It went away once more: the next push does not wait for it.
+                    let location = self.location.path();
+                    let creditor = Creditor {
+                        database: self.way.database,
+                        location: &location,
+                    };
+                    let clock = &*self.context.clock;
+                    let _noted = self.pg_wal.note_unsettled(creditor, &failure.text, clock);
+                }
                 let passed = self.instead(Some(failure.text.clone()));
                 passed.map_err(|error| error.unwrap_or(failure))
             }
@@ -237,7 +250,17 @@ impl<'a> Standing<'a> {
     /// Pushes the file to the archive of each copy that can be reached, after it began to keep it there; returns these.
     fn to_copies(&self, mut keeping: Option<&mut Keeping<'_>>) -> Vec<String> {
         let mut reached = Vec::new();
-        for target in self.copies {
+        // One that failed the last time may take minutes to fail again. It gets the file from the process that brings WAL.
+        let fails = |target: &&String| {
+            let copy = follow::copy_of(self.way.database, target);
+            self.pg_wal.is_failing(&copy)
+        };
+        let (failing, well): (Vec<&String>, Vec<&String>) = self.copies.iter().partition(fails);
+        let last = well.len();
+        for (i, target) in well.into_iter().chain(failing).enumerate() {
+            if i >= last && !reached.is_empty() {
+                break;
+            }
             match self.to_copy(target, keeping.as_deref_mut()) {
                 Ok(PushResult::Stored { .. } | PushResult::Already) => reached.push(target.clone()),
                 Ok(PushResult::LeftAt(fork)) => self.context.output.warn(&format!(

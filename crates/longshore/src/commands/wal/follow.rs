@@ -120,7 +120,7 @@ pub fn start(pg_wal: &PgWal, (database, copies): (&str, &[String]), context: &Co
 }
 
 /// By which pg_wal knows the archive of a database's copy: two databases can have copies at one target.
-fn copy_of(database: &str, target: &str) -> String {
+pub fn copy_of(database: &str, target: &str) -> String {
     format!("{database}\t{target}")
 }
 
@@ -198,12 +198,7 @@ pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
 pub fn settle_now(way: Way<'_>, context: &Context) -> Result<(), Failure> {
     let database = way.database;
     let rounds = Rounds::of(way, context.config.copies_of(database), context)?;
-    let Some(turn) = rounds.pg_wal.turn_to_follow(database)? else {
-        return Err(Failure::usage(
-            "a process that a push started brings the archives together now",
-            "wait until it has ended, and run the command again",
-        ));
-    };
+    let turn = rounds.own_turn()?;
     if rounds
         .pg_wal
         .owed_list()?
@@ -220,13 +215,27 @@ pub fn settle_now(way: Way<'_>, context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Has the copies' archives keep no more than what still waits.
+/// Gives up what is lost, after a look whether a copy has it again. Has the copies' archives keep no more than what still waits.
 ///
-/// Errors: those of [`Way::open`], and of the configuration.
-pub fn renew_now(way: Way<'_>, context: &Context) -> Result<(), Failure> {
+/// Errors: a process that brings WAL now; a copy that cannot be looked at; those of the list.
+pub fn give_up_now(way: Way<'_>, context: &Context) -> Result<Vec<WalName>, Failure> {
     let rounds = Rounds::of(way, context.config.copies_of(way.database), context)?;
-    rounds.renew(&rounds.open_copies()?);
-    Ok(())
+    let turn = rounds.own_turn()?;
+    let copies = rounds.open_copies()?;
+    let is_open = |target: &&String| copies.iter().any(|copy| copy.target == **target);
+    if let Some(target) = rounds.copies.iter().find(|target| !is_open(target)) {
+        return Err(Failure::usage(
+            format!("target {target} cannot be looked at, and may have what is lost elsewhere"),
+            "bring it back, or take it from `copies`, and run the command again",
+        ));
+    }
+    let archives: Vec<&WalArchive> = copies.iter().map(|copy| &copy.archive).collect();
+    let clock = &*context.clock;
+    let given_up = rounds
+        .pg_wal
+        .give_up(&turn, way.database, &archives, clock)?;
+    rounds.renew(&copies);
+    Ok(given_up)
 }
 
 /// The tools of each round of the archives.
@@ -268,6 +277,18 @@ impl<'a> Rounds<'a> {
             copies,
             context,
         })
+    }
+
+    /// The turn of a command that somebody typed.
+    fn own_turn(&self) -> Result<AheadLock, Failure> {
+        self.pg_wal
+            .turn_to_follow(self.way.database)?
+            .ok_or_else(|| {
+                Failure::usage(
+                    "a process that a push started brings the archives together now",
+                    "wait until it has ended, and run the command again",
+                )
+            })
     }
 
     fn creditor(&self) -> Creditor<'_> {
@@ -312,7 +333,13 @@ impl<'a> Rounds<'a> {
                 }
                 return Ok(None);
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => {
+                if is_owed {
+                    let why = error.to_string();
+                    self.pg_wal.note_unsettled(self.creditor(), &why, clock)?;
+                }
+                return Err(error.into());
+            }
         };
         let home = home.with_tags(self.pg_wal.tag_key());
         let mut files = self.settle(turn, Some(&home), &copies)?.files;

@@ -77,13 +77,9 @@ pub fn run(options: &WalOwed, context: &Context) -> Result<Exit, Failure> {
         })?;
     }
     let given_up = match options.give_up {
-        true => pg_wal.give_up(database, &*context.clock)?,
+        true => follow::give_up_now(way, context)?,
         false => Vec::new(),
     };
-    if options.give_up {
-        // The next push does it, too.
-        let _failed = follow::renew_now(way, context);
-    }
     let list = pg_wal.owed_list()?;
     let owed = list.of(database);
     context.output.say(&shown(&owed, database));
