@@ -10,13 +10,14 @@ SO: the plugin that can emulate devices, liblongshore_lab_nbd.so.
 Method: the tables of TPC-H at scale 1 (`bench_postgres/tpch.sql`, `tpch/data.sql`), with the indexes of its joins, on nbdkit,
 nbdfuse, a loop device and ext4. For each question the file system is mounted and the server started, so that nothing is in a
 cache; the planner is told of a fifth of the data as memory, which is what the published machine had; read-ahead is 1 MiB, because a server that scans reads in large pieces. The disk answers as late as the model of its profile
-has it, N times slower, so that as many requests are in flight as there would be. Recorded are the requests as the server of the
+has it, N times slower, so that this machine's own latency counts for little; the CPU is not slower, so reading ahead is less
+deep than on a machine of that speed. The page cache is not limited: what is read twice comes from the disk once. Recorded are the requests as the server of the
 disk gets them, in their order, each with the number that were in flight, and the CPU time of the process that answers the question.
 No question uses more than one process.
 
 FILE has a line `Q1 CPU_S` for each question, then its requests in their order: `R` or `W`, the length in units of 512 bytes, how
-many others were in flight, and how many such requests there are in a row. Places and latencies are not in it: a device of flash
-or Optane knows no places, and latencies are this machine's. `--traces DIR` keeps everything, for `longshore cache simulate`.
+many others were in flight, and how many such requests there are in a row. Places and latencies are not in it: places are spread
+over the device, and latencies are this machine's. `--traces DIR` keeps everything, for `longshore cache simulate`.
 
 Needs root, FUSE, loop devices and PostgreSQL 15 or later. At the end everything is unmounted and stopped; what `prepare` made stays.
 
@@ -107,7 +108,8 @@ def runs(path):
     """The requests of a trace in their order: kind, length, how many others were in flight, how many in a row."""
     with open(path) as file:
         next(file)
-        lines = [line.rstrip("\n").split(",") for line in file]
+        # A trace has requests in the order in which they ended.
+        lines = sorted((line.rstrip("\n").split(",") for line in file), key=lambda line: float(line[0]))
     ends, found = [], []
     for at, op, _, length, took in lines:
         at = float(at)

@@ -1,6 +1,6 @@
 -- The other tables of TPC-H at scale 1, after its rules, next to orders and line items (`bench_postgres/tpch.sql`, which comes
--- first), with the indexes that its joins want. Values are drawn, so results differ from those of the benchmark's generator; what
--- is read does not. The same on every run.
+-- first), with the indexes that its joins want. Values are drawn, so results differ from those of the benchmark's generator. The
+-- same on every run.
 select setseed(0.1147);
 create table region (r_regionkey int primary key, r_name char(25) not null, r_comment varchar(152));
 create table nation (n_nationkey int primary key, n_name char(25) not null, n_regionkey int not null, n_comment varchar(152));

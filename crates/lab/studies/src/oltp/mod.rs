@@ -8,8 +8,8 @@
 //! - The load is a process of its own: the backup's CPU time is this process's alone.
 //! - The load and the server end with the study, however it ends; the database is removed.
 //! - A phase counts as hardware only if an accelerator compressed nine tenths of it; else its row says how much it was.
-//! - Transactions lost are those of the quiet phases before and after the round without those of the phase, for the time of
-//!   one backup.
+//! - Transactions lost are those of the quiet phases before and after the round without those of the phase, shared by its
+//!   backups.
 //! - Every other round has the phases in the opposite order, because each finds a database that the ones before it changed.
 //!
 //! Leaves to others: transactions (`workload.rs`), clients (`load.rs`), PostgreSQL (`cluster.rs`), other programs
@@ -171,8 +171,14 @@ pub fn oltp(context: &RunContext, spec: &OltpSpec, on_step: &dyn Fn(&str)) -> Re
     let stripes = Scratch::new(storage, dirs)?;
     let mut phases = Vec::new();
     let begun = wall_s(context);
-    // The plain bytes of the last backup of ours; ours come first.
+    // Of the last backup of ours; in every other round those of others come before.
     let mut plain_bytes = 0;
+    for peer in &spec.peers {
+        // One that cannot back up this server says so before the phases.
+        on_step(&format!("a trial of {}", peer.name()));
+        backup(context, spec, &loaded, Made::By(*peer), (&stripes, 0))?;
+        stripes.clear()?;
+    }
     for (mut phase, made) in all_phases(&kinds, spec.rounds.max(1)) {
         phase.from_s = wall_s(context);
         match made {

@@ -1,7 +1,7 @@
 //! Backups of the study's cluster by other programs: pgBackRest, WAL-G and pg_basebackup.
 //!
-//! Each has the settings that make it fastest on this machine, as its documentation has them, its own checks, and no
-//! archive: a full backup to a new repository.
+//! Each has the settings that its documentation has for speed, its own checks, and no archive: a full backup to a new
+//! repository in the first directory of stripes.
 //!
 //! Invariants
 //! - A program runs as the server's user, with no configuration but these settings; its repository is removed afterwards.
@@ -59,13 +59,16 @@ impl LoadedPeer {
     pub fn settings(self) -> &'static str {
         match self {
             LoadedPeer::PgBackRest => {
-                "pgBackRest: `process-max` is the number of CPUs, `repo1-bundle`, `start-fast`, no archive; it checks every page \
-                 and has SHA-1 of each file"
+                "pgBackRest: `process-max` is the number of CPUs, `repo1-bundle`, `start-fast`; it checks every page \
+                 and has SHA-1 of each file; without an archive its backup has no WAL and cannot be restored alone"
             }
-            LoadedPeer::WalG => "WAL-G: as many readers as CPUs; it checks no pages (its default)",
+            LoadedPeer::WalG => {
+                "WAL-G: as many readers as CPUs; it checks no pages (its default); without an archive its backup has no WAL and cannot be \
+                 restored alone"
+            }
             LoadedPeer::PgBasebackup => {
                 "pg_basebackup: tar, `-X stream`, `--checkpoint=fast`; its server does the work in one process, so its CPU time is \
-                 not known; it checks every page"
+                 not known; it checks every page; its WAL is not compressed"
             }
         }
     }
@@ -126,7 +129,9 @@ impl LoadedPeer {
             }
             LoadedPeer::WalG => {
                 let mut backup = command()?;
+                // No file of the user's home has a say.
                 backup
+                    .env("HOME", place)
                     .env("WALG_FILE_PREFIX", place)
                     .env("WALG_COMPRESSION_METHOD", "lz4")
                     .env("WALG_UPLOAD_DISK_CONCURRENCY", cpus)
