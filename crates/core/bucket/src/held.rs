@@ -111,13 +111,13 @@ impl<C> Holder<C> {
         }
     }
 
-    /// Holds these, unless those that are held end later. Returns what is held.
+    /// Holds these, unless those that are held end later. Returns the credentials that are held.
     fn replaced(&self, fresh: Held<C>) -> Arc<C> {
         let mut state = self.state();
         let left = left_s(&fresh);
         let held = state.held.take().filter(|held| left_s(held) > 0);
         let is_no_better = held.as_ref().is_some_and(|held| left <= left_s(held));
-        let held = held.filter(|_| is_no_better).unwrap_or(fresh);
+        let held = held.filter(|held| left < left_s(held)).unwrap_or(fresh);
         let credential = held.credential.clone();
         *state = State {
             pause_until: is_no_better.then(|| HostClock.now() + PAUSE),

@@ -221,6 +221,11 @@ fn a_select_that_reads_a_variable_it_sets_runs_row_by_row() {
             "WITH w AS (SELECT name FROM T) SELECT @x = @x + w.name + s.name FROM JOINED ORDER BY w.name",
             "aabbcc",
         ),
+        (
+            "@x nvarchar(99) = ''",
+            "SELECT @x = @x + name + CAST(ROW_NUMBER() OVER (ORDER BY name) AS varchar(9)) FROM T",
+            "a1b2c3",
+        ),
     ] {
         let select = select
             .replace("JOINED", &joined)
@@ -239,7 +244,8 @@ fn a_select_with_one_value_for_all_rows_is_refused() {
         "SELECT @n = @n + (SELECT COUNT(*) FROM sys.databases WHERE database_id > @n) FROM sys.databases",
         "SELECT @n = @n + COUNT(*) FROM sys.databases GROUP BY name",
         "SELECT DISTINCT @n = @n + 1 FROM sys.databases",
-        "SELECT @n = @n + ROW_NUMBER() OVER (ORDER BY name) FROM sys.databases",
+        "SELECT @n = @n + ROW_NUMBER() OVER (ORDER BY name) FROM sys.databases ORDER BY name DESC",
+        "SELECT @n = @n + SUM(database_id) OVER (ORDER BY name) FROM sys.databases",
     ] {
         let script = format!("DECLARE @n int = 7; {select}; PRINT @n");
         let (lines, all) = printed(&mut session, &script);

@@ -106,7 +106,7 @@ pub struct Oltp {
 
     /// Further phases with backups of this program, which must be installed. Repeatable.
     ///
-    /// It backs up the same cluster, so --database sqlite is refused. The report names its settings. As root it runs as the
+    /// Without it only our own backups are made. It backs up the same cluster, so --database sqlite is refused. The report names its settings. As root it runs as the
     /// server's user, who must be able to enter --dir.
     #[arg(long, value_name = "PROGRAM", value_enum)]
     pub peer: Vec<LoadPeer>,
