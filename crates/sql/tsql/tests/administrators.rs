@@ -595,7 +595,14 @@ fn merge_shows_its_source_and_takes_no_more_rows_than_top_allows() {
                  WHEN NOT MATCHED THEN INSERT (name, mb) VALUES (#src.name, #src.mb) OUTPUT #src.*, inserted.name;";
     assert_eq!(shown(&mut session, named), ["c|9|c"]);
     let unknown = "MERGE #seen AS t USING #src AS s ON t.name = s.name WHEN MATCHED THEN DELETE OUTPUT s.nothing;";
+    let count = "SELECT COUNT(*) FROM #seen";
+    let before = shown(&mut session, count);
     assert_eq!(script(&mut session, unknown).1, [207]);
+    assert_eq!(shown(&mut session, count), before);
+    // Without a row of the source its columns are NULL.
+    let gone = "MERGE #seen AS t USING #src AS s ON t.name = s.name
+                WHEN NOT MATCHED BY SOURCE AND t.name = 'a' THEN DELETE OUTPUT deleted.name, s.mb, $action;";
+    assert_eq!(shown(&mut session, gone), ["a|NULL|DELETE"]);
     let merge = |top: &str| {
         format!(
             "DECLARE @t TABLE (k int); MERGE {top} INTO @t AS t USING (VALUES (1), (2), (3)) AS s (k) ON t.k = s.k
@@ -628,6 +635,44 @@ fn merge_shows_its_source_and_takes_no_more_rows_than_top_allows() {
     let update = "DECLARE @t TABLE (k int); INSERT @t VALUES (1), (2), (3); UPDATE TOP (34) PERCENT @t SET k = 0;
                   DELETE TOP (10) PERCENT FROM @t; SELECT COUNT(*) FROM @t";
     assert_eq!(shown(&mut session, update), ["2"]);
+}
+
+/// Goal: a statement changes all its rows or none, whatever its OUTPUT is.
+#[test]
+fn an_output_that_fails_leaves_the_rows_as_they_were() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    for (kept, log) in [("dbo.kept", "dbo.log"), ("#kept", "#log")] {
+        let made = format!(
+            "CREATE TABLE {kept} (id int PRIMARY KEY, n int); INSERT {kept} VALUES (1, 0), (2, 5);
+             CREATE TABLE {log} (a int CHECK (a > 1))"
+        );
+        shown(&mut session, &made);
+        for (statement, number) in [
+            ("DELETE KEPT OUTPUT deleted.typo", 207),
+            ("DELETE KEPT OUTPUT deleted.id INTO dbo.nowhere", 208),
+            ("DELETE KEPT OUTPUT deleted.id, deleted.n INTO LOG", 213),
+            ("DELETE KEPT OUTPUT deleted.id INTO LOG", 547),
+            ("DELETE KEPT OUTPUT 1 / deleted.n", 8134),
+            ("UPDATE KEPT SET n = n + 1 OUTPUT inserted.nothing", 207),
+            ("UPDATE KEPT SET n = 7 OUTPUT inserted.id INTO LOG", 547),
+            ("UPDATE KEPT SET n = 7 OUTPUT 1 / deleted.n", 8134),
+            ("INSERT KEPT OUTPUT inserted.nothing VALUES (3, 3)", 207),
+            ("INSERT KEPT OUTPUT 1 / inserted.n VALUES (3, 3), (4, 0)", 8134),
+            ("INSERT KEPT OUTPUT 1 INTO LOG VALUES (3, 3)", 547),
+            ("MERGE KEPT AS t USING (VALUES (1, 9), (5, 1)) AS s (id, n) ON s.id = t.id WHEN MATCHED THEN UPDATE SET n = s.n
+              WHEN NOT MATCHED THEN INSERT VALUES (s.id, s.n) WHEN NOT MATCHED BY SOURCE THEN DELETE
+              OUTPUT 1 / (s.id - 5);", 8134),
+        ] {
+            let statement = statement.replace("KEPT", kept).replace("LOG", log);
+            for (begin, end) in [("", ""), ("BEGIN TRAN;", "; COMMIT")] {
+                let whole = format!("{begin} {statement} {end}");
+                assert_eq!(script(&mut session, &whole).1.first(), Some(&number), "{whole}");
+                let rows = format!("IF @@TRANCOUNT > 0 COMMIT; SELECT * FROM {kept} ORDER BY id; SELECT * FROM {log}");
+                assert_eq!(shown(&mut session, &rows), ["1|0", "2|5"], "{whole}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -10,11 +10,12 @@
 //!   faster, the statement reads again.
 //! - In a transaction what rows were before is kept, and ROLLBACK puts it back; table variables keep their rows.
 //!
-//! Leaves to others: evaluating expressions (`query`), tables (`tables.rs`), finding them (`statement/target.rs`), and MERGE
-//! (`statement/merge.rs`).
+//! Leaves to others: evaluating expressions (`query`), tables (`tables.rs`), finding them (`statement/target.rs`), the query of
+//! OUTPUT (`statement/output.rs`), and MERGE (`statement/merge.rs`).
 
 use longshore_catalog::RowChanges;
 
+use super::output::{Changed, RowOutput, asked};
 use super::target::{ChangedTable, find};
 use super::{computed, foreign};
 use crate::convert::convert_from;
@@ -37,55 +38,6 @@ const TRIES_MAX: usize = 50;
 
 /// A row as a statement gives it: a value for some of the columns.
 pub(super) type GivenRow = Vec<(usize, Value)>;
-
-/// Changed rows, as they were before and as they are now.
-#[derive(Default)]
-pub(super) struct Changed {
-    pub deleted: Vec<(i64, TableRow)>,
-    pub inserted: Vec<(i64, TableRow)>,
-}
-
-/// The OUTPUT of a statement; of MERGE with what was done to each row, and with the rows of the source.
-pub(super) struct RowOutput<'a> {
-    pub clause: &'a OutputClause,
-    pub actions: Option<Vec<(i64, TableRow)>>,
-    pub source: Option<SourceRows>,
-}
-
-/// The rows of MERGE's source by the numbers of the rows that they changed or became, and the source's name.
-pub(super) struct SourceRows {
-    pub name: String,
-    pub columns: Vec<Column>,
-    pub rows: Vec<(i64, TableRow)>,
-}
-
-impl SourceRows {
-    /// How OUTPUT's query joins them.
-    fn joined(&self) -> String {
-        let called = super::target::bracketed(&self.name);
-        format!(
-            " LEFT JOIN [\u{1}source] AS {called} ON {called}.[\u{1}number] = [\u{1}merged].[\u{1}number]"
-        )
-    }
-
-    fn made(self) -> MadeTable {
-        MadeTable {
-            name: "\u{1}source",
-            columns: self.columns,
-            rows: self.rows,
-        }
-    }
-}
-
-impl RowOutput<'_> {
-    fn of(clause: Option<&OutputClause>) -> Option<RowOutput<'_>> {
-        clause.map(|clause| RowOutput {
-            clause,
-            actions: None,
-            source: None,
-        })
-    }
-}
 
 /// A value in a column's type. Errors: 2628 where a text would be cut.
 pub(super) fn fitted(
@@ -230,6 +182,8 @@ pub(crate) fn delete(session: &mut Session, delete: &Delete, out: &mut Out) -> F
 fn insert_rows(session: &mut Session, insert: &Insert, out: &mut Out) -> Flow {
     let target = find(session, &insert.table)?;
     let places = places(session, &target, &insert.columns)?;
+    let output = RowOutput::of(insert.output.as_ref());
+    check_output(session, &target, output, Command::Insert, out.line)?;
     let has_names = !insert.columns.is_empty();
     let mut collected = Collected {
         target: &target,
@@ -847,6 +801,8 @@ fn update_rows(session: &mut Session, update: &Update, out: &mut Out) -> Flow {
         places.push(Some(place));
     }
     let line = out.line;
+    let output = RowOutput::of(update.output.as_ref());
+    check_output(session, &target, output, Command::Update, line)?;
     let mut count = 0;
     let mut last: Vec<(usize, Value, Type)> = Vec::new();
     let changed = change(session, &target, "UPDATE", |session, current| {
@@ -908,6 +864,8 @@ fn delete_rows(session: &mut Session, delete: &Delete, out: &mut Out) -> Flow {
     };
     let (_, target) = rows.plan(session, out.line)?;
     let line = out.line;
+    let output = RowOutput::of(delete.output.as_ref());
+    check_output(session, &target, output, Command::Delete, line)?;
     let changed = change(session, &target, "DELETE", |session, current| {
         let (plan, _) = rows.plan(session, line)?;
         let found = selected(session, &plan).map_err(Stop::message)?;
@@ -965,7 +923,14 @@ pub(super) fn finish(
     out: &mut Out,
 ) -> Flow {
     if let Some(output) = output {
-        let shown = shown(session, changed, target, output, command, out)?;
+        let before = changed.before();
+        let shown = match shown(session, changed, target, output, command, out) {
+            Ok(shown) => shown,
+            Err(refused) => {
+                put_back(session, target, before)?;
+                return Err(refused);
+            }
+        };
         if let Some(rows) = shown {
             session.row_count = rows;
             return Ok(out.done(command, Some(rows))?);
@@ -975,66 +940,74 @@ pub(super) fn finish(
     Ok(out.done(command, Some(count))?)
 }
 
+/// Takes a statement's change back, because its OUTPUT failed. Errors: the catalog cannot be written.
+fn put_back(
+    session: &mut Session,
+    target: &ChangedTable,
+    before: Vec<(i64, Option<TableRow>)>,
+) -> Result<(), Message> {
+    match target.id {
+        TableId::Variable(id) | TableId::Temporary(id) => {
+            let applied = session.tables.apply(id, Change::back_to(before));
+            applied.map(drop)
+        }
+        TableId::Stored(id) => session.server.kept.put_back(id, before),
+    }
+}
+
+/// The table of OUTPUT INTO, and the places of its columns; `None`: the rows go to the client.
+fn output_into(
+    session: &Session,
+    clause: &OutputClause,
+    plan: &QueryPlan,
+) -> Result<Option<(ChangedTable, Vec<usize>)>, Message> {
+    let Some((into, columns)) = &clause.into else {
+        return Ok(None);
+    };
+    let other = find(session, into)?;
+    let places = places(session, &other, columns)?;
+    match places.len() == plan.columns.len() {
+        true => Ok(Some((other, places))),
+        false => Err(message::VALUES_NOT_COLUMNS.plain()),
+    }
+}
+
+/// Looks whether OUTPUT can be asked, and whether its table takes its columns, before a row is changed.
+///
+/// Errors: 207, 208, 213 and others of queries.
+pub(super) fn check_output(
+    session: &Session,
+    target: &ChangedTable,
+    output: Option<RowOutput>,
+    command: Command,
+    line: u32,
+) -> Result<(), Message> {
+    let Some(output) = output else {
+        return Ok(());
+    };
+    let clause = output.clause;
+    let (made, query) = asked(Changed::default(), target, output, command, line)?;
+    let mut context = session.query_context();
+    context.made = &made;
+    let plan = query::prepare(&context, &query)?;
+    output_into(session, clause, &plan).map(drop)
+}
+
 /// Sends the rows of OUTPUT, or puts them into its table; `None`: they went there.
 fn shown(
     session: &mut Session,
     changed: Changed,
     target: &ChangedTable,
-    RowOutput {
-        clause: output,
-        actions,
-        source,
-    }: RowOutput,
+    output: RowOutput,
     command: Command,
     out: &mut Out,
 ) -> Result<Option<u64>, Stop> {
-    let table = |name, rows: Vec<(i64, TableRow)>| {
-        let mut columns = target.shape.result_columns();
-        columns.push(Column::new("\u{1}number", Type::BigInt));
-        let numbered = |(number, mut row): (i64, TableRow)| {
-            row.push(Value::Int(number));
-            (number, row)
-        };
-        MadeTable {
-            name,
-            columns,
-            rows: rows.into_iter().map(numbered).collect(),
-        }
-    };
-    let mut from = match command {
-        _ if actions.is_some() => {
-            "[\u{1}merged] LEFT JOIN inserted ON inserted.[\u{1}number] = [\u{1}merged].[\u{1}number] \
-             LEFT JOIN deleted ON deleted.[\u{1}number] = [\u{1}merged].[\u{1}number]"
-        }
-        Command::Insert => "inserted",
-        Command::Delete => "deleted",
-        _ => "inserted INNER JOIN deleted ON inserted.[\u{1}number] = deleted.[\u{1}number]",
-    }
-    .to_owned();
-    let merged = MadeTable {
-        name: "\u{1}merged",
-        columns: vec![
-            Column::new("\u{1}action", Type::nvarchar(10)),
-            Column::new("\u{1}number", Type::BigInt),
-        ],
-        rows: actions.unwrap_or_default(),
-    };
-    let mut made = vec![
-        table("inserted", changed.inserted),
-        table("deleted", changed.deleted),
-        merged,
-    ];
-    if let Some(source) = source {
-        from += &source.joined();
-        made.push(source.made());
-    }
-    let items = with_action(&output.items)?;
-    let text = format!("SELECT {items} FROM {from}");
-    let query = Fragment::at_line(text, out.line);
+    let clause = output.clause;
+    let (made, query) = asked(changed, target, output, command, out.line)?;
     let mut context = session.query_context();
     context.made = &made;
     let plan = query::prepare(&context, &query)?;
-    let Some((into, columns)) = &output.into else {
+    let Some((other, places)) = output_into(session, clause, &plan)? else {
         out.sink.columns(&plan.columns)?;
         let mut count = 0;
         let sqlite = session.query_context().sqlite(&plan)?;
@@ -1044,11 +1017,6 @@ fn shown(
         })?;
         return Ok(Some(count));
     };
-    let other = find(session, into)?;
-    let places = places(session, &other, columns)?;
-    if places.len() != plan.columns.len() {
-        return Err(message::VALUES_NOT_COLUMNS.plain().into());
-    }
     let mut collected = Collected {
         target: &other,
         places: &places,
@@ -1072,25 +1040,6 @@ fn shown(
     };
     finish_insert(session, &other, rows, None, &mut inner)?;
     Ok(None)
-}
-
-/// The items of OUTPUT with the column of actions in place of `$action`.
-fn with_action(items: &Fragment) -> Result<String, Message> {
-    if !items.text.contains('$') {
-        return Ok(items.text.clone());
-    }
-    let tokens = crate::syntax::tokens(&items.text)?;
-    let mut all = Vec::new();
-    for (i, token) in tokens.iter().enumerate() {
-        let is_action = token.is_word && token.raw.eq_ignore_ascii_case("$action");
-        let is_named = tokens.get(i + 1).is_some_and(|next| next.raw != ",");
-        all.push(match (is_action, is_named) {
-            (true, true) => "[\u{1}merged].[\u{1}action]".to_owned(),
-            (true, false) => "[\u{1}merged].[\u{1}action] AS [$action]".to_owned(),
-            (false, _) => token.raw.clone(),
-        });
-    }
-    Ok(all.join(" "))
 }
 
 /// Takes what a part of a statement says about its end.

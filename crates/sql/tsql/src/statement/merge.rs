@@ -16,9 +16,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::change::{
-    Current, GivenRow, RowOutput, SourceRows, change, check_not_computed, check_null, combined,
-    default, finish, fitted, numbered, places, run, terminated, value_of, with_defaults,
+    Current, GivenRow, change, check_not_computed, check_null, check_output, combined, default,
+    finish, fitted, numbered, places, run, terminated, value_of, with_defaults,
 };
+use super::output::{RowOutput, SourceRows};
 use super::target::{ChangedTable, bracketed, dotted, find};
 use crate::convert::convert_from;
 use crate::flow::{Flow, Out, Stop};
@@ -116,8 +117,8 @@ struct Merging<'a> {
     merge: &'a Merge,
     target: &'a ChangedTable,
     line: u32,
-    /// The name of the source, where OUTPUT can name it.
-    source: Option<String>,
+    /// The name of the source and its columns, where OUTPUT can name them.
+    source: Option<(String, Vec<Column>)>,
 }
 
 impl Merging<'_> {
@@ -153,7 +154,7 @@ impl Merging<'_> {
         let (source, on) = (&self.merge.source, &self.merge.on);
         let mut items = vec![chosen(&clauses)];
         items.extend(values(&clauses));
-        if let (Some(source), true) = (&self.source, when != MergeRows::OnlyTarget) {
+        if let (Some((source, _)), true) = (&self.source, when != MergeRows::OnlyTarget) {
             items.push(format!("{}.*", bracketed(source)));
         }
         let items = items.join(", ");
@@ -318,16 +319,7 @@ impl Merging<'_> {
 
     /// The rows of the source for OUTPUT. `new`: the numbers of the rows that came from the source alone.
     fn source_rows(&self, all: AllFound, new: &[i64]) -> Option<SourceRows> {
-        let name = self.source.clone()?;
-        let own = |found: &Found, when| {
-            let clauses: usize = self.clauses(when).iter().map(|c| width(c)).sum();
-            let before = 1 + clauses + usize::from(when == MergeRows::Matched);
-            found.plan.columns.get(before..).map(<[Column]>::to_vec)
-        };
-        let columns = own(&all.matched, MergeRows::Matched)
-            .or_else(|| own(&all.only_source, MergeRows::OnlySource));
-        let mut columns = columns.unwrap_or_default();
-        columns.push(Column::new("\u{1}number", Type::BigInt));
+        let mut rows_of_source = self.no_source_rows()?;
         let matched = all.matched.rows.into_iter();
         let matched = matched.filter_map(|row| Some((row.number?, row.source)));
         let came = all.only_source.rows.into_iter().map(|row| row.source);
@@ -336,11 +328,29 @@ impl Merging<'_> {
             (number, row)
         };
         let rows = matched.chain(new.iter().copied().zip(came));
+        rows_of_source.rows = rows.map(numbered).collect();
+        Some(rows_of_source)
+    }
+
+    /// The source as OUTPUT sees it before any row is changed.
+    fn no_source_rows(&self) -> Option<SourceRows> {
+        let (name, mut columns) = self.source.clone()?;
+        columns.push(Column::new("\u{1}number", Type::BigInt));
         Some(SourceRows {
             name,
             columns,
-            rows: rows.map(numbered).collect(),
+            rows: Vec::new(),
         })
+    }
+
+    /// Errors: those of OUTPUT.
+    fn check_output(&self, session: &Session) -> Result<(), Message> {
+        let output = self.merge.output.as_ref().map(|clause| RowOutput {
+            clause,
+            actions: Some(Vec::new()),
+            source: self.no_source_rows(),
+        });
+        check_output(session, self.target, output, Command::Other, self.line)
     }
 }
 
@@ -401,17 +411,22 @@ fn check(session: &Session, merge: &Merge, target: &ChangedTable) -> Result<(), 
     Ok(())
 }
 
-/// The name by which the source can be named.
-fn source_name(session: &Session, merge: &Merge) -> Result<String, Message> {
+/// The name by which the source can be named, and its columns.
+fn source(session: &Session, merge: &Merge, line: u32) -> Result<(String, Vec<Column>), Message> {
     let text = format!("SELECT 1 FROM {}", merge.source);
     let read = query::read(&session.query_context(), &Fragment::new(text))?;
-    query::first_table(&read).ok_or_else(|| message::SYNTAX.with(&[&merge.source]))
+    let name = query::first_table(&read).ok_or_else(|| message::SYNTAX.with(&[&merge.source]))?;
+    let text = format!("SELECT {}.* FROM {}", bracketed(&name), merge.source);
+    let columns = combined(merge.with.as_ref(), &Fragment::at_line(text, line));
+    let columns = query::prepare(&session.query_context(), &columns)?.columns;
+    Ok((name, columns))
 }
 
 fn merge_rows(session: &mut Session, merge: &Merge, out: &mut Out) -> Flow {
     let target = find(session, &merge.table)?;
     check(session, merge, &target)?;
-    let source = merge.output.as_ref().map(|_| source_name(session, merge));
+    let output = merge.output.as_ref();
+    let source = output.map(|_| source(session, merge, out.line));
     let merging = Merging {
         merge,
         target: &target,
@@ -419,6 +434,7 @@ fn merge_rows(session: &mut Session, merge: &Merge, out: &mut Out) -> Flow {
         source: source.transpose()?,
     };
     merging.check_condition(session)?;
+    merging.check_output(session)?;
     let mut last = None;
     let mut count = 0;
     let mut source = None;

@@ -32,6 +32,7 @@ mod merge;
 mod object;
 mod operand;
 mod options;
+mod output;
 mod procedure;
 mod raise;
 mod reports;
