@@ -26,13 +26,23 @@ const CURSORS_MAX: usize = 256;
 /// A cursor's number.
 type Id = u32;
 
+/// The rows that a cursor was declared to have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Membership {
+    /// STATIC, INSENSITIVE or KEYSET: those at OPEN.
+    Fixed,
+    /// DYNAMIC
+    Dynamic,
+    /// Without a word about it: SQL Server chooses by the query's plan.
+    Open,
+}
+
 /// One cursor.
 pub(crate) struct Cursor {
     pub plan: QueryPlan,
     /// Whether only the next row can be fetched.
     pub forward_only: bool,
-    /// Whether it was declared DYNAMIC.
-    pub dynamic: bool,
+    pub membership: Membership,
     pub rows: Option<Rows>,
     /// For the query's values and the rows.
     claim: Claim,
@@ -126,7 +136,7 @@ impl Cursors {
     pub fn make(
         &mut self,
         plan: QueryPlan,
-        (forward_only, dynamic): (bool, bool),
+        (forward_only, membership): (bool, Membership),
         mut claim: Claim,
     ) -> Result<u32, Message> {
         if self.all.len() >= CURSORS_MAX {
@@ -143,7 +153,7 @@ impl Cursors {
         let cursor = Cursor {
             plan,
             forward_only,
-            dynamic,
+            membership,
             rows: None,
             claim,
             own,

@@ -312,3 +312,24 @@ fn cursors_have_a_bound_in_number_and_memory_and_give_it_back() {
     drop(session);
     assert_eq!(stage.memory.held(), 0);
 }
+
+/// Goal: SET ROWCOUNT limits the cursors whose rows are those at OPEN, as in SQL Server.
+#[test]
+fn a_limit_of_rows_holds_for_cursors_with_fixed_rows() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    for (form, count) in [
+        ("CURSOR STATIC", "2"),
+        ("CURSOR KEYSET", "2"),
+        ("INSENSITIVE CURSOR", "2"),
+        ("CURSOR DYNAMIC", "4"),
+    ] {
+        let script = format!(
+            "SET ROWCOUNT 2; DECLARE c {form} FOR SELECT n FROM {T}; OPEN c; DECLARE @n int, @i int = 0; FETCH c INTO @n
+             WHILE @@FETCH_STATUS = 0 BEGIN SET @i += 1; FETCH c INTO @n END DEALLOCATE c; SET ROWCOUNT 0; SELECT @i"
+        );
+        assert_eq!(value(&mut session, &script), count, "{form}");
+    }
+    let open = format!("SET ROWCOUNT 2; DECLARE c CURSOR LOCAL FOR SELECT n FROM {T}; OPEN c");
+    assert_eq!(numbers(&run(&mut session, &open)), [50002]);
+}

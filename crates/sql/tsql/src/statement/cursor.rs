@@ -7,7 +7,7 @@
 //! Leaves to others: names, positions and memory (`cursors.rs`), and the query (`query`).
 
 use crate::convert::{convert, convert_from};
-use crate::cursors::{NO_FETCH, Rows};
+use crate::cursors::{Membership, NO_FETCH, Rows};
 use crate::flow::{Flow, Out};
 use crate::message::{self, Message};
 use crate::query;
@@ -55,7 +55,7 @@ fn name_in(text: &str) -> Result<String, Message> {
 }
 
 fn made(session: &mut Session, cursor: &CursorQuery) -> Result<u32, Message> {
-    use CursorOption::{Dynamic, FastForward, ForwardOnly, Keyset, Scroll, Static};
+    use CursorOption::{Dynamic, FastForward, ForwardOnly, Insensitive, Keyset, Scroll, Static};
     let plan = query::prepare(&session.query_context(), &cursor.query)?;
     if !plan.assigns.is_empty() {
         let (what, place) = ("variable assignment", "a cursor declaration");
@@ -67,10 +67,29 @@ fn made(session: &mut Session, cursor: &CursorQuery) -> Result<u32, Message> {
         false => has(Scroll) || has(Static) || has(Keyset) || has(Dynamic),
     };
     let forward_only = !scrolls || has(ForwardOnly) || has(FastForward);
+    let membership = match has(Dynamic) {
+        true => Membership::Dynamic,
+        false if has(Static) || has(Insensitive) || has(Keyset) => Membership::Fixed,
+        false => Membership::Open,
+    };
     let claim = session.server.setup.memory.claim(0)?;
     session
         .cursors
-        .make(plan, (forward_only, has(Dynamic)), claim)
+        .make(plan, (forward_only, membership), claim)
+}
+
+/// The most rows that a cursor takes under SET ROWCOUNT. Errors: 50002 where SQL Server's plan decides.
+fn limit(session: &Session, membership: Membership) -> Result<usize, Message> {
+    match (session.row_limit, membership) {
+        (0, _) | (_, Membership::Dynamic) => Ok(usize::MAX),
+        (limit, Membership::Fixed) => Ok(usize::try_from(limit).unwrap_or(usize::MAX)),
+        (limit, Membership::Open) => {
+            let what = format!(
+                "a cursor that is neither STATIC, INSENSITIVE, KEYSET nor DYNAMIC, under SET ROWCOUNT {limit},"
+            );
+            Err(message::NOT_HERE.with(&[&what]))
+        }
+    }
 }
 
 /// Errors: 16905; those of the query, after which the cursor is closed.
@@ -82,6 +101,11 @@ pub(crate) fn open(session: &mut Session, name: &CursorName) -> Flow {
     if cursor.rows.is_some() {
         return Err(message::CURSOR_OPEN.plain().into());
     }
+    let membership = cursor.membership;
+    let limit = limit(session, membership)?;
+    let Some(cursor) = session.cursors.get(id) else {
+        return Ok(());
+    };
     let plan = std::mem::take(&mut cursor.plan);
     let database = session.database.clone();
     session.enter("OPEN CURSOR", &database);
@@ -93,8 +117,10 @@ pub(crate) fn open(session: &mut Session, name: &CursorName) -> Flow {
     let ran = match opened {
         Ok(sqlite) => {
             let ran = sqlite.run(&plan, &mut |row| {
-                session.cursors.grow(id, &row)?;
-                rows.push(row);
+                if rows.len() < limit {
+                    session.cursors.grow(id, &row)?;
+                    rows.push(row);
+                }
                 Ok(())
             });
             session.query_context().give_back(sqlite, &plan);
@@ -146,7 +172,11 @@ pub(crate) fn fetch(session: &mut Session, fetch: &Fetch, out: &mut Out) -> Flow
         return Ok(());
     };
     let columns = cursor.plan.columns.clone();
-    let forbidden = forbidden(&fetch.which, cursor.forward_only, cursor.dynamic);
+    let forbidden = forbidden(
+        &fetch.which,
+        cursor.forward_only,
+        cursor.membership == Membership::Dynamic,
+    );
     let Some(rows) = &cursor.rows else {
         let mut closed = message::CURSOR_CLOSED.plain();
         closed.state = 2;
