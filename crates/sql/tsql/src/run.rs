@@ -293,6 +293,7 @@ impl Session {
         let outer_place = std::mem::replace(&mut self.place, place);
         let outer_database = std::mem::replace(&mut self.database, database.to_owned());
         let options = (self.nocount, self.aborts, self.implicit, self.row_limit);
+        let held = self.held.clone();
         let line = out.line;
         self.nesting += 1;
         // The state after its last statement is the state after the calling statement.
@@ -304,6 +305,7 @@ impl Session {
         self.cursors.end();
         self.nesting -= 1;
         (self.nocount, self.aborts, self.implicit, self.row_limit) = options;
+        self.held = held;
         out.nocount = self.nocount;
         self.place = BatchPlace {
             identity: self.place.identity,
@@ -418,19 +420,38 @@ impl Session {
         }
     }
 
-    /// A statement that an option keeps from running: with FMTONLY alone a query has its columns.
+    /// A statement that an option keeps from running: with FMTONLY alone a query has its columns, also in branches, whatever
+    /// their conditions are.
     fn held_back(&mut self, located: &LocatedStatement, out: &mut Out) -> Flow {
-        let shows = self.held.iter().all(|option| *option == FORMAT_ONLY);
-        match &located.statement {
-            Statement::Query(query) if shows => {
-                out.line = located.line;
-                match statement::describe(self, query, out) {
-                    Err(Stop::Failed(messages)) => self.failed(located, messages, out),
-                    other => other,
-                }
+        if self.held.iter().any(|option| *option != FORMAT_ONLY) {
+            return Ok(());
+        }
+        out.line = located.line;
+        let described = match &located.statement {
+            Statement::Query(query) => statement::describe(self, query, out),
+            Statement::Execute(_) | Statement::ExecuteText(_) => {
+                let what = "EXECUTE under SET FMTONLY ON";
+                Err(message::NOT_HERE.with(&[&what]).into())
             }
-            Statement::Block(all) if shows => self.statements(all, out),
-            _ => Ok(()),
+            Statement::Block(all) | Statement::Try { body: all, .. } => {
+                return self.statements(all, out);
+            }
+            Statement::While { body, .. } => return self.statement(body, out),
+            Statement::If {
+                then, otherwise, ..
+            } => {
+                self.statement(then, out)?;
+                // A branch that ends FMTONLY does not let the other one run.
+                return match otherwise {
+                    Some(other) if !self.held.is_empty() => self.statement(other, out),
+                    _ => Ok(()),
+                };
+            }
+            _ => return Ok(()),
+        };
+        match described {
+            Err(Stop::Failed(messages)) => self.failed(located, messages, out),
+            other => other,
         }
     }
 
@@ -536,6 +557,7 @@ impl Session {
     /// The open transaction ends, and rows of tables are what they were before it.
     fn roll_back(&mut self) {
         self.transactions = 0;
+        self.transaction_name = None;
         self.doomed = false;
         self.undo();
     }
@@ -861,7 +883,7 @@ impl Session {
 
     /// The same with a name, whose case counts: ROLLBACK names the outermost transaction or a savepoint.
     ///
-    /// Errors: 628, 3903, 3931, 6401.
+    /// Errors: 628, 3903, 3931, 6401, and those of the catalog.
     fn named_transaction(&mut self, what: Transaction, name: &str) -> Result<(), Message> {
         match (what, self.transactions) {
             (Transaction::Begin, open) => {
@@ -878,12 +900,7 @@ impl Session {
                 self.transaction(what)
             }
             (Transaction::Rollback, _) if self.doomed => Err(message::UNCOMMITTABLE_TO.plain()),
-            (Transaction::Rollback, _) => {
-                let changes = self.tables.changes_since(name);
-                let changes = changes.ok_or_else(|| message::NO_SAVEPOINT.with(&[&name]))?;
-                self.put_back(changes);
-                Ok(())
-            }
+            (Transaction::Rollback, _) => self.undo_to(name),
             (Transaction::Commit, _) => self.transaction(what),
         }
     }

@@ -195,6 +195,7 @@ impl Session {
         self.row_count = 0;
         if !keep_transactions {
             self.transactions = 0;
+            self.transaction_name = None;
             self.doomed = false;
             self.undo();
         }
@@ -373,33 +374,45 @@ impl Session {
     /// Puts the rows back that the open transaction has changed. A failure is logged: the transaction is over.
     pub(crate) fn undo(&mut self) {
         let changes = self.tables.take_changes();
-        self.put_back(changes);
-    }
-
-    /// Puts rows back. A failure is logged.
-    pub(crate) fn put_back(&mut self, changes: Changes) {
-        if let Err(refused) = undone(self, changes) {
+        if let Err(refused) = undone(self, &changes) {
             let text = format!("rows of tables were not rolled back: {}", refused.text);
             self.server.write_log("Server", &text);
         }
     }
+
+    /// Puts the rows back that were changed after a savepoint. After a failure the transaction still knows what they were.
+    ///
+    /// Errors: 6401; the catalog cannot be written.
+    pub(crate) fn undo_to(&mut self, savepoint: &str) -> Result<(), Message> {
+        let changes = self.tables.changes_since(savepoint);
+        let changes = changes.ok_or_else(|| message::NO_SAVEPOINT.with(&[&savepoint]))?;
+        let done = undone(self, &changes);
+        if done.is_err() {
+            self.tables.keep_changes(changes);
+        }
+        done
+    }
 }
 
-/// Errors: the catalog cannot be written.
-fn undone(session: &mut Session, changes: Changes) -> Result<(), Message> {
+/// Puts rows back, those of each table that takes them. Errors: the catalog cannot be written.
+fn undone(session: &mut Session, changes: &Changes) -> Result<(), Message> {
     let mut tables: BTreeMap<TableId, Vec<(i64, Option<TableRow>)>> = BTreeMap::new();
     for ((table, number), row) in changes {
-        tables.entry(table).or_default().push((number, row));
+        let before = tables.entry(*table).or_default();
+        before.push((*number, row.clone()));
     }
+    let mut all = Ok(());
     for (table, before) in tables {
-        match table {
+        let done = match table {
             TableId::Variable(id) | TableId::Temporary(id) => {
-                session.tables.apply(id, Change::back_to(before))?;
+                let applied = session.tables.apply(id, Change::back_to(before));
+                applied.map(drop)
             }
-            TableId::Stored(id) => session.server.kept.put_back(id, before)?,
-        }
+            TableId::Stored(id) => session.server.kept.put_back(id, before),
+        };
+        all = all.and(done);
     }
-    Ok(())
+    all
 }
 
 impl Drop for Session {

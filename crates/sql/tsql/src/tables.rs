@@ -436,6 +436,10 @@ fn duplicate(key: &TableKey, row: &TableRow, table: &str) -> Message {
     message::KEY_DUPLICATE.with(&[&word, &key.name, &table, &values])
 }
 
+fn changes_bytes(changes: &Changes) -> usize {
+    changes.values().flatten().map(row_bytes).sum()
+}
+
 /// A table as statements name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TableId {
@@ -508,14 +512,19 @@ impl SessionTables {
         }
     }
 
-    /// All tables go.
+    /// All tables go. The open transaction, if there is one, still knows its changes of tables that stay.
     pub fn clear(&mut self) {
         self.all.clear();
         self.frames = vec![Frame::default()];
-        self.forget_changes();
+        let saved = self.saved.iter_mut().map(|(_, changes)| changes);
+        self.undo_bytes = 0;
+        for changes in saved.chain([&mut self.undo]) {
+            changes.retain(|(table, _), _| matches!(table, TableId::Stored(_)));
+            self.undo_bytes += changes_bytes(changes);
+        }
         self.bytes = 0;
         // Shrinking always succeeds.
-        let _fits = self.claim.resize(0);
+        let _fits = self.claim.resize(self.held());
     }
 
     pub fn variable(&self, name: &str) -> Option<u32> {
@@ -688,13 +697,22 @@ impl SessionTables {
         let mut all = Changes::new();
         let mut bytes = 0;
         for (_, changes) in self.saved.drain(place..).rev() {
-            bytes += changes.values().flatten().map(row_bytes).sum::<usize>();
+            bytes += changes_bytes(&changes);
             // The oldest state of a row counts.
             all.extend(changes);
         }
         self.saved.push((name.to_owned(), Changes::new()));
         self.undo_bytes = self.undo_bytes.saturating_sub(bytes);
         Some(all)
+    }
+
+    /// Takes back the changes since the last savepoint, because their rows could not be put back.
+    pub fn keep_changes(&mut self, changes: Changes) {
+        self.undo_bytes += changes_bytes(&changes);
+        if let Some((_, last)) = self.saved.last_mut() {
+            *last = changes;
+        }
+        let _fits = self.claim.resize(self.held());
     }
 
     /// The transaction ended well.

@@ -7,7 +7,7 @@
 mod common;
 
 use common::{Stage, numbers, rows, run, said, value};
-use longshore_tsql::Session;
+use longshore_tsql::{Session, SinkEvent};
 
 /// A session in the database `shop`, with a table of many types, one that refers to it, a view and a procedure.
 fn stocked(stage: &Stage) -> Session {
@@ -433,6 +433,30 @@ fn a_savepoint_is_where_a_transaction_returns_to() {
         [0_u32; 0]
     );
     assert_eq!(count(&mut session), "3");
+    let branches = run(
+        &mut session,
+        "SET FMTONLY ON; IF 1 = 0 SELECT id FROM dbo.ledger ELSE BEGIN DELETE dbo.ledger; SELECT name FROM dbo.ledger END;
+         WHILE 1 = 0 SELECT ratio FROM dbo.ledger; BEGIN TRY SELECT at FROM dbo.ledger END TRY BEGIN CATCH END CATCH;
+         IF 1 = 0 SET FMTONLY OFF ELSE DELETE dbo.ledger; SELECT COUNT(*) FROM dbo.ledger",
+    );
+    let sent = branches.events.iter().filter_map(|event| match event {
+        SinkEvent::Columns(columns) => Some(columns[0].name.clone()),
+        _ => None,
+    });
+    let names: Vec<_> = sent.collect();
+    assert_eq!(names, ["id", "name", "ratio", "at", ""]);
+    assert_eq!(rows(&branches), [["1"]]);
+    let called = "SET FMTONLY ON EXEC sp_tables SET FMTONLY OFF";
+    assert_eq!(numbers(&run(&mut session, called)), [50002]);
+    // A text sets it for itself alone: what follows runs.
+    for option in ["FMTONLY", "NOEXEC"] {
+        let leaks = format!(
+            "EXEC('SET {option} ON SELECT 1 AS a'); EXEC sp_executesql N'SET {option} ON'; UPDATE dbo.ledger SET name = '{option}'"
+        );
+        run(&mut session, &leaks);
+        let name = value(&mut session, "SELECT name FROM dbo.ledger");
+        assert_eq!(name, option);
+    }
     assert_eq!(
         numbers(&run(&mut session, "ROLLBACK TRANSACTION B")),
         [6401],
@@ -513,6 +537,81 @@ fn tools_find_what_they_ask_for_while_they_open() {
         assert_eq!(
             (numbers(&record).len(), rows(&record).len()),
             (0, 0),
+/// Goal: a name of a transaction that has ended is a savepoint's in the next one.
+#[test]
+fn the_name_of_a_transaction_ends_with_it() {
+    let stage = Stage::new();
+    let mut session = stocked(&stage);
+    let again = "SET XACT_ABORT OFF; BEGIN TRAN; INSERT dbo.ledger (name, at) VALUES ('kept', SYSDATETIME()); SAVE TRAN t;
+                 INSERT dbo.ledger (name) VALUES ('not'); ROLLBACK TRAN t; SELECT @@TRANCOUNT; COMMIT";
+    run(
+        &mut session,
+        "SET XACT_ABORT ON; BEGIN TRAN t; SELECT 1 / 0",
+    );
+    assert_eq!(value(&mut session, again), "1");
+    run(&mut session, "BEGIN TRAN t");
+    session.reset(false);
+    run(&mut session, "USE shop");
+    assert_eq!(value(&mut session, again), "1");
+    let kept = "SELECT COUNT(*), COUNT(DISTINCT name) FROM dbo.ledger WHERE name <> 'none'";
+    assert_eq!(value(&mut session, kept), "2|1");
+}
+
+/// Goal: a pool that resets a connection and keeps its transaction can still roll it back.
+#[test]
+fn a_reset_that_keeps_the_transaction_keeps_what_it_changed() {
+    let stage = Stage::new();
+    let mut session = stocked(&stage);
+    session.settle();
+    run(
+        &mut session,
+        "CREATE TABLE #own (a int); BEGIN TRAN; INSERT #own VALUES (1); INSERT dbo.ledger (name) VALUES ('a'); SAVE TRAN s;
+         DELETE dbo.ledger",
+    );
+    session.reset(true);
+    let count = "SELECT @@TRANCOUNT, COUNT(*) FROM dbo.ledger";
+    assert_eq!(value(&mut session, count), "1|0");
+    run(
+        &mut session,
+        "CREATE TABLE #own (a int); INSERT #own VALUES (2)",
+    );
+    let back = run(&mut session, "ROLLBACK TRAN s");
+    assert_eq!(numbers(&back), [0_u32; 0], "{:?}", said(&back));
+    assert_eq!(value(&mut session, count), "1|2");
+    run(&mut session, "ROLLBACK");
+    assert_eq!(value(&mut session, count), "0|1");
+}
+
+/// Goal: a ROLLBACK to a savepoint that the catalog refuses says so, and the transaction can still be rolled back.
+#[test]
+fn a_savepoint_that_cannot_be_returned_to_is_told() {
+    let stage = Stage::new();
+    let mut session = stocked(&stage);
+    run(
+        &mut session,
+        "CREATE TABLE dbo.other (a int); INSERT dbo.other VALUES (1); BEGIN TRAN; SAVE TRAN s; DELETE dbo.ledger;
+         DELETE dbo.other",
+    );
+    let catalog = rusqlite::Connection::open(stage.path("state/catalog.db")).unwrap();
+    let first = "SELECT MIN(object_id) FROM longshore_object WHERE name = 'ledger'";
+    let id: i64 = catalog.query_row(first, [], |row| row.get(0)).unwrap();
+    let refuses = format!(
+        "CREATE TRIGGER refuses BEFORE INSERT ON longshore_row WHEN new.object_id = {id}
+         BEGIN SELECT RAISE(ABORT, 'no room'); END"
+    );
+    catalog.execute_batch(&refuses).unwrap();
+    let refused = run(&mut session, "ROLLBACK TRAN s");
+    assert!(refused.messages().any(|m| m.is_error()), "{refused:?}");
+    let counts =
+        "SELECT @@TRANCOUNT, (SELECT COUNT(*) FROM dbo.ledger), (SELECT COUNT(*) FROM dbo.other)";
+    assert_eq!(value(&mut session, counts), "1|0|1");
+    catalog.execute_batch("DROP TRIGGER refuses").unwrap();
+    run(&mut session, "ROLLBACK TRAN s");
+    assert_eq!(value(&mut session, counts), "1|1|1");
+    run(&mut session, "ROLLBACK");
+    assert_eq!(value(&mut session, counts), "0|1|1");
+}
+
             "{query}: {:?}",
             said(&record)
         );

@@ -190,13 +190,17 @@ impl PersistentState {
         if more > 0 {
             self.check_bytes(more as i64, self.is_in_memory(id))?;
         }
+        self.put_rows(id, changes)
+    }
+
+    fn put_rows(&self, id: i64, changes: &RowChanges) -> Result<bool, Message> {
         match self.is_in_memory(id) {
             false => self.change(true, |catalog| catalog.change_rows(id, changes)),
             true => Ok(self.kept.lock().memory.change(id, changes)),
         }
     }
 
-    /// Puts rows back that a transaction has changed.
+    /// Puts rows back that a transaction has changed. They had room before.
     pub(crate) fn put_back(
         &self,
         id: i64,
@@ -212,6 +216,6 @@ impl PersistentState {
                 .collect(),
             ..RowChanges::default()
         };
-        self.change_rows(id, &kept).map(drop)
+        self.put_rows(id, &kept).map(drop)
     }
 }
