@@ -809,3 +809,57 @@ fn a_text_is_built_with_the_numbers_of_its_rows() {
         assert_eq!(numbers(&run(&mut session, refused)), [50_002], "{refused}");
     }
 }
+
+/// Goal: NEWID has one value in each row of the query that it is in, wherever that is named.
+#[test]
+fn newid_has_one_value_in_a_row() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    run(
+        &mut session,
+        "CREATE TABLE dbo.three (n int)\nINSERT dbo.three VALUES (1), (2), (3)",
+    );
+    run(&mut session, "USE master");
+    run(
+        &mut session,
+        "CREATE VIEW dbo.named AS SELECT NEWID() AS id, n FROM dbo.three",
+    );
+    for from in [
+        "(SELECT NEWID() AS id, n FROM dbo.three) x",
+        "(SELECT id, n FROM (SELECT NEWID() AS id, n FROM dbo.three) y WHERE n > 0) x",
+        "(SELECT TOP (3) NEWID() AS id FROM dbo.three) x",
+        "dbo.named x",
+        "dbo.three t CROSS APPLY (SELECT NEWID() AS id WHERE t.n > 0) x",
+    ] {
+        let query = format!(
+            "SELECT COUNT(*), COUNT(DISTINCT a) FROM (SELECT x.id AS a, x.id AS b FROM {from}) z WHERE a = b"
+        );
+        assert_eq!(value(&mut session, &query), "3|3", "{from}");
+    }
+    let common =
+        "WITH x AS (SELECT NEWID() AS id FROM dbo.three) SELECT COUNT(*) FROM x WHERE x.id = x.id";
+    assert_eq!(value(&mut session, common), "3");
+    let merged =
+        "DECLARE @t TABLE (id uniqueidentifier, n int); DECLARE @o TABLE (id uniqueidentifier);
+                  MERGE @t AS t USING (SELECT NEWID() AS id, n FROM dbo.three) AS s ON t.n = s.n
+                  WHEN NOT MATCHED THEN INSERT VALUES (s.id, s.n) OUTPUT s.id INTO @o;
+                  SELECT COUNT(*) FROM @t t JOIN @o o ON o.id = t.id";
+    assert_eq!(value(&mut session, merged), "3");
+}
+
+/// Goal: reading a text takes time in proportion to its length.
+#[test]
+fn words_that_might_be_of_xml_or_json_are_read_once() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    for word in ["OPENJSON", "XMLSCHEMA"] {
+        let many = format!("SELECT {}", vec![word; 150_000].join(", "));
+        let begun = std::time::Instant::now();
+        run(&mut session, &many);
+        assert!(
+            begun.elapsed() < std::time::Duration::from_secs(20),
+            "{word}: {:?}",
+            begun.elapsed()
+        );
+    }
+}

@@ -168,9 +168,9 @@ fn check_runs(tokens: &[FragmentToken]) -> Result<(), Message> {
 /// Words that the parser cannot read. Errors: 50002.
 fn check_known(tokens: &[FragmentToken]) -> Result<(), Message> {
     let is = |token: &FragmentToken, word: &str| token.raw.eq_ignore_ascii_case(word);
+    let has_xml = tokens.iter().any(|token| is(token, "XML"));
     let words = |pair: &[FragmentToken]| {
         let (before, word) = (&pair[0], &pair[1]);
-        let has_xml = || tokens.iter().any(|token| is(token, "XML"));
         if is(word, "XSINIL") && is(before, "ELEMENTS") {
             return Some("FOR XML with ELEMENTS XSINIL");
         }
@@ -178,7 +178,7 @@ fn check_known(tokens: &[FragmentToken]) -> Result<(), Message> {
             return Some("WITH XMLNAMESPACES");
         }
         let is_schema = before.raw == "," && (is(word, "XMLSCHEMA") || is(word, "XMLDATA"));
-        (is_schema && has_xml()).then_some("FOR XML with a schema")
+        (is_schema && has_xml).then_some("FOR XML with a schema")
     };
     if let Some(what) = tokens.windows(2).find_map(words) {
         return Err(message::NOT_HERE.with(&[&what]));
@@ -225,29 +225,29 @@ pub(super) const VARIABLE_PATH: char = '\u{1}';
 /// Rewrites the variable in `OPENJSON (text, @path)` as a literal with a mark. Returns whether there was any.
 fn spell_paths(tokens: &mut [FragmentToken]) -> bool {
     let mut found = false;
+    // For each open parenthesis whether it is one of OPENJSON before its first comma.
+    let mut open = Vec::new();
     for i in 0..tokens.len() {
-        let is_call = tokens[i].is_word && tokens[i].raw.eq_ignore_ascii_case("OPENJSON");
-        if !is_call {
-            continue;
-        }
-        let mut depth = 0_usize;
-        for j in i + 1..tokens.len() {
-            match tokens[j].raw.as_str() {
-                "(" => depth += 1,
-                ")" if depth <= 1 => break,
-                ")" => depth -= 1,
-                "," if depth == 1 => {
-                    let ends = tokens.get(j + 2).is_some_and(|next| next.raw == ")");
-                    if let Some(path) = tokens.get_mut(j + 1).filter(|_| ends)
-                        && path.raw.starts_with('@')
-                    {
-                        path.raw = format!("'{VARIABLE_PATH}{}'", path.raw);
-                        found = true;
-                    }
-                    break;
-                }
-                _ => {}
+        match tokens[i].raw.as_str() {
+            "(" => {
+                let before = i.checked_sub(1).map(|before| &tokens[before]);
+                let is_call =
+                    |t: &FragmentToken| t.is_word && t.raw.eq_ignore_ascii_case("OPENJSON");
+                open.push(before.is_some_and(is_call));
             }
+            ")" => drop(open.pop()),
+            "," if open.last() == Some(&true) => {
+                open.pop();
+                open.push(false);
+                let ends = tokens.get(i + 2).is_some_and(|next| next.raw == ")");
+                if let Some(path) = tokens.get_mut(i + 1).filter(|_| ends)
+                    && path.raw.starts_with('@')
+                {
+                    path.raw = format!("'{VARIABLE_PATH}{}'", path.raw);
+                    found = true;
+                }
+            }
+            _ => {}
         }
     }
     found

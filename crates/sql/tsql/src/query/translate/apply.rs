@@ -71,7 +71,7 @@ impl Translator<'_> {
                     .join(", ");
                 let rows = format!(
                     "(SELECT json_group_array(json_array({list})) FROM ({}))",
-                    selected.sql
+                    selected.as_table()
                 );
                 self.packed(String::new(), selected.columns, Some(alias), &rows)?
             }

@@ -81,10 +81,11 @@ impl Translator<'_> {
         let selected = self.query(&cte.query);
         self.passes = None;
         let selected = selected?;
+        let table = selected.as_table();
         let columns = renamed(selected.columns, &cte.alias.columns)?;
         let alias = self.new_alias();
         let names: Vec<_> = (0..columns.len()).map(column_alias).collect();
-        let part = format!("{alias}({}) AS ({})", names.join(", "), selected.sql);
+        let part = format!("{alias}({}) AS ({table})", names.join(", "));
         self.commons.push(Common {
             name: cte.alias.name.value.clone(),
             alias,

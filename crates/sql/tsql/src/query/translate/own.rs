@@ -114,7 +114,8 @@ impl Translator<'_> {
         self.scopes = scopes;
         let selected = selected?;
         // Views that name others several times grow with every level.
-        self.view_bytes += selected.sql.len();
+        let table = selected.as_table();
+        self.view_bytes += table.len();
         if self.view_bytes > VIEW_BYTES_MAX {
             return Err(message::NO_PLAN.plain());
         }
@@ -131,7 +132,7 @@ impl Translator<'_> {
             is_packed: false,
             by_code: None,
         })?;
-        Ok(Some(format!("({}) AS {own_alias}", selected.sql)))
+        Ok(Some(format!("({table}) AS {own_alias}")))
     }
 
     /// A function of one value. Errors: 195, 4121.

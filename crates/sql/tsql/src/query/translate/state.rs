@@ -238,6 +238,15 @@ pub(super) enum SelectPurpose {
 }
 
 impl SelectedColumns {
+    /// Its SQL as a table of another query. SQLite would write an item of it wherever that query names its column, and NEWID
+    /// would have another value in each place: a query with OFFSET it leaves as it is.
+    pub(super) fn as_table(&self) -> String {
+        match self.sql.contains("ts_newid(") {
+            true => format!("SELECT * FROM ({}) LIMIT -1 OFFSET 0", self.sql),
+            false => self.sql.clone(),
+        }
+    }
+
     pub(super) fn new(sql: String, columns: Vec<Column>) -> SelectedColumns {
         SelectedColumns {
             sql,

@@ -149,9 +149,10 @@ impl Translator<'_> {
                 let selected = self.query(subquery);
                 self.scopes.extend(own);
                 let selected = selected?;
+                let table = selected.as_table();
                 let columns = renamed(selected.columns, &alias.columns)?;
                 let own_alias = self.new_alias();
-                let sql = format!("({}) AS {own_alias}", selected.sql);
+                let sql = format!("({table}) AS {own_alias}");
                 self.add(NamedTable {
                     name: alias.name.value.clone(),
                     prefix: format!("{own_alias}."),
