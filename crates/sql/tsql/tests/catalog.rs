@@ -358,6 +358,24 @@ fn a_batch_is_described_and_does_not_run() {
     assert_eq!(value(&mut session, "SELECT COUNT(*) FROM dbo.ledger"), "1");
     let refused = "EXEC sp_describe_first_result_set N'RESTORE HEADERONLY FROM DISK = ''x'''";
     assert_eq!(numbers(&run(&mut session, refused)), [50002]);
+    for batch in [
+        "DELETE dbo.ledger OUTPUT deleted.id",
+        "FETCH NEXT FROM c",
+        "IF 1 = 1 SELECT id FROM dbo.ledger ELSE SELECT name FROM dbo.ledger",
+        "WHILE 1 = 0 SELECT id FROM dbo.ledger; SELECT name FROM dbo.ledger",
+    ] {
+        let call = format!("EXEC sp_describe_first_result_set N'{batch}'");
+        assert_eq!(numbers(&run(&mut session, &call)), [50002], "{batch}");
+    }
+    let first = "EXEC sp_describe_first_result_set N'DECLARE @n int; SELECT @n = 1; IF @n = 1 SELECT id FROM dbo.ledger ELSE \
+                 SELECT id FROM dbo.ledger WHERE 1 = 0; SELECT name FROM dbo.ledger'";
+    let untold = [
+        "name",
+        "is_identity_column",
+        "is_computed_column",
+        "is_updateable",
+    ];
+    assert_eq!(columns(&mut session, first, &untold), ["id NULL NULL NULL"]);
     let wanted = ["name", "suggested_system_type_name"];
     for (batch, expected) in [
         (
@@ -378,12 +396,67 @@ fn a_batch_is_described_and_does_not_run() {
     }
     let unknown = "EXEC sp_describe_undeclared_parameters N'SELECT @x'";
     assert_eq!(numbers(&run(&mut session, unknown)), [50002]);
+    for batch in [
+        "INSERT dbo.ledger VALUES (@n, 1, NULL, NULL, NULL); INSERT dbo.ledger (ratio) VALUES (@r)",
+        "INSERT dbo.ledger (amount) VALUES (@n + 1)",
+        "SELECT 1 FROM dbo.ledger WHERE ratio + id = @p",
+        "SELECT 1 FROM dbo.ledger WHERE ratio + ledger.id = @p",
+        "SELECT 1 FROM dbo.ledger WHERE @p = id * 1.5",
+        "SELECT 1 FROM dbo.ledger WHERE @p = id(7)",
+        "UPDATE dbo.ledger SET amount = @p + ratio",
+        "SELECT 1 FROM dbo.ledger WHERE 2 * @p = id",
+        "SELECT 1 FROM dbo.ledger l, dbo.twins t WHERE t.name = @p",
+        "SELECT 1 FROM dbo.ledger l JOIN (SELECT ''x'' AS id) d ON 1 = 1 WHERE d.id = @p",
+    ] {
+        run(&mut session, "CREATE TABLE dbo.twins (name int)");
+        let call = format!("EXEC sp_describe_undeclared_parameters N'{batch}'");
+        assert_eq!(
+            numbers(&run(&mut session, &call)).last(),
+            Some(&50002),
+            "{batch}"
+        );
+    }
+    // Without names of columns the first value is for the first column that takes one.
+    let all =
+        "EXEC sp_describe_undeclared_parameters N'INSERT dbo.ledger VALUES (@n, @a, @t, @l, @r)'";
+    let expected = [
+        "@n nvarchar(40)",
+        "@a numeric(10,2)",
+        "@t datetime2(3)",
+        "@l nvarchar(max)",
+        "@r float",
+    ];
+    assert_eq!(columns(&mut session, all, &wanted), expected);
     // The older way: the columns, and no rows.
     let record = run(
         &mut session,
         "SET FMTONLY ON SELECT id, name FROM dbo.ledger; DELETE dbo.ledger SET FMTONLY OFF",
     );
     assert_eq!((record.columns().len(), rows(&record).len()), (2, 0));
+    let branches = run(
+        &mut session,
+        "SET FMTONLY ON; IF 1 = 0 SELECT id FROM dbo.ledger ELSE BEGIN DELETE dbo.ledger; SELECT name FROM dbo.ledger END;
+         WHILE 1 = 0 SELECT ratio FROM dbo.ledger; BEGIN TRY SELECT at FROM dbo.ledger END TRY BEGIN CATCH END CATCH;
+         IF 1 = 0 SET FMTONLY OFF ELSE DELETE dbo.ledger; SELECT COUNT(*) FROM dbo.ledger",
+    );
+    let sent = branches.events.iter().filter_map(|event| match event {
+        SinkEvent::Columns(columns) => Some(columns[0].name.clone()),
+        _ => None,
+    });
+    let names: Vec<_> = sent.collect();
+    assert_eq!(names, ["id", "name", "ratio", "at", ""]);
+    assert_eq!(rows(&branches), [["1"]]);
+    let called = "SET FMTONLY ON EXEC sp_tables SET FMTONLY OFF";
+    assert_eq!(numbers(&run(&mut session, called)), [50002]);
+    // A text sets it for itself alone: what follows runs.
+    for option in ["FMTONLY", "NOEXEC"] {
+        let leaks = format!(
+            "EXEC('SET {option} ON SELECT 1 AS a'); EXEC sp_executesql N'SET {option} ON'; UPDATE dbo.ledger SET name = '{option}'"
+        );
+        run(&mut session, &leaks);
+        let name = value(&mut session, "SELECT name FROM dbo.ledger");
+        assert_eq!(name, option);
+    }
     assert_eq!(value(&mut session, "SELECT COUNT(*) FROM dbo.ledger"), "1");
 }
 
@@ -433,30 +506,6 @@ fn a_savepoint_is_where_a_transaction_returns_to() {
         [0_u32; 0]
     );
     assert_eq!(count(&mut session), "3");
-    let branches = run(
-        &mut session,
-        "SET FMTONLY ON; IF 1 = 0 SELECT id FROM dbo.ledger ELSE BEGIN DELETE dbo.ledger; SELECT name FROM dbo.ledger END;
-         WHILE 1 = 0 SELECT ratio FROM dbo.ledger; BEGIN TRY SELECT at FROM dbo.ledger END TRY BEGIN CATCH END CATCH;
-         IF 1 = 0 SET FMTONLY OFF ELSE DELETE dbo.ledger; SELECT COUNT(*) FROM dbo.ledger",
-    );
-    let sent = branches.events.iter().filter_map(|event| match event {
-        SinkEvent::Columns(columns) => Some(columns[0].name.clone()),
-        _ => None,
-    });
-    let names: Vec<_> = sent.collect();
-    assert_eq!(names, ["id", "name", "ratio", "at", ""]);
-    assert_eq!(rows(&branches), [["1"]]);
-    let called = "SET FMTONLY ON EXEC sp_tables SET FMTONLY OFF";
-    assert_eq!(numbers(&run(&mut session, called)), [50002]);
-    // A text sets it for itself alone: what follows runs.
-    for option in ["FMTONLY", "NOEXEC"] {
-        let leaks = format!(
-            "EXEC('SET {option} ON SELECT 1 AS a'); EXEC sp_executesql N'SET {option} ON'; UPDATE dbo.ledger SET name = '{option}'"
-        );
-        run(&mut session, &leaks);
-        let name = value(&mut session, "SELECT name FROM dbo.ledger");
-        assert_eq!(name, option);
-    }
     assert_eq!(
         numbers(&run(&mut session, "ROLLBACK TRANSACTION B")),
         [6401],
@@ -488,55 +537,6 @@ fn a_savepoint_is_where_a_transaction_returns_to() {
     run(&mut session, "ROLLBACK");
 }
 
-/// The views, columns and functions are those that DBeaver and Azure Data Studio ask while they open a server, a database and a
-/// table.
-#[test]
-fn tools_find_what_they_ask_for_while_they_open() {
-    let stage = Stage::new();
-    let mut session = stocked(&stage);
-    for query in [
-        "SELECT db_name(), schema_name(), original_login()",
-        "SELECT db.* FROM sys.databases db",
-        "SELECT * FROM sys.types WHERE is_user_defined = 0 ORDER BY name",
-        "SELECT database_id, SUM(size) FROM sys.master_files WITH(NOWAIT) GROUP BY database_id",
-        "SELECT DISTINCT s.*, ep.value AS description FROM [shop].sys.schemas s LEFT OUTER JOIN [shop].sys.extended_properties ep \
-         ON ep.class = 3 AND ep.major_id = s.schema_id AND ep.minor_id = 0 INNER JOIN [shop].sys.all_objects o ON s.schema_id = o.schema_id",
-        "SELECT o.*, t.is_external FROM [shop].sys.all_objects o LEFT OUTER JOIN [shop].sys.tables t ON t.object_id = o.object_id \
-         WHERE o.type IN ('U', 'S', 'V', 'TT') AND o.schema_id = 1",
-        "SELECT c.*, t.name AS table_name, cc.is_persisted, dc.definition FROM [shop].sys.all_columns c \
-         JOIN [shop].sys.all_objects t ON t.object_id = c.object_id \
-         LEFT OUTER JOIN [shop].sys.default_constraints dc ON dc.parent_object_id = t.object_id AND dc.parent_column_id = c.column_id \
-         LEFT OUTER JOIN [shop].sys.computed_columns cc ON cc.object_id = t.object_id AND cc.column_id = c.column_id \
-         WHERE t.schema_id = 1 ORDER BY c.object_id, c.column_id",
-        "SELECT i.*, ic.key_ordinal, ic.is_descending_key, ic.is_included_column FROM [shop].sys.indexes i, [shop].sys.index_columns ic, \
-         [shop].sys.all_objects t WHERE t.object_id = i.object_id AND ic.object_id = i.object_id AND ic.index_id = i.index_id \
-         AND t.schema_id = 1 ORDER BY i.object_id, i.index_id, ic.key_ordinal",
-        "SELECT kc.*, t.name AS table_name FROM [shop].sys.key_constraints kc, [shop].sys.all_objects t \
-         WHERE kc.parent_object_id = t.object_id AND kc.schema_id = 1 ORDER BY kc.name",
-        "SELECT fk.key_index_id, fk.delete_referential_action, fkc.* FROM [shop].sys.foreign_keys fk, \
-         [shop].sys.foreign_key_columns fkc, [shop].sys.tables tr WHERE fk.object_id = fkc.constraint_object_id \
-         AND tr.object_id = fk.referenced_object_id",
-        "SELECT SERVERPROPERTY('EngineEdition'), SERVERPROPERTY('productversion'), SERVERPROPERTY('productlevel'), \
-         SERVERPROPERTY('edition'), SERVERPROPERTY('MachineName'), (SELECT CASE WHEN EXISTS (SELECT TOP 1 1 FROM \
-         [sys].[all_columns] WITH (NOLOCK) WHERE name = N'xml_index_type' AND OBJECT_ID(N'sys.xml_indexes') = object_id) \
-         THEN 1 ELSE 0 END AS SXI_PRESENT)",
-        "SELECT name FROM sys.databases WHERE state_desc = 'ONLINE' ORDER BY name ASC",
-        "WITH f AS (SELECT name, object_id FROM sys.foreign_keys) SELECT f.name, f.object_id FROM f UNION \
-         SELECT f.name, 0 FROM f ORDER BY f.object_id, F.name",
-    ] {
-        let record = run(&mut session, query);
-        assert_eq!(numbers(&record), [0_u32; 0], "{query}: {:?}", said(&record));
-        assert!(!rows(&record).is_empty(), "{query}");
-    }
-    for query in [
-        "SELECT s.* FROM [shop].sys.sequences s WHERE s.schema_id = 1",
-        "SELECT s.* FROM [shop].sys.synonyms s WHERE s.schema_id = 1",
-        "SELECT ss.*, tt.type_table_object_id FROM sys.types ss LEFT JOIN sys.table_types tt ON ss.name = tt.name WHERE ss.is_user_defined = 1",
-    ] {
-        let record = run(&mut session, query);
-        assert_eq!(
-            (numbers(&record).len(), rows(&record).len()),
-            (0, 0),
 /// Goal: a name of a transaction that has ended is a savepoint's in the next one.
 #[test]
 fn the_name_of_a_transaction_ends_with_it() {
@@ -612,8 +612,87 @@ fn a_savepoint_that_cannot_be_returned_to_is_told() {
     assert_eq!(value(&mut session, counts), "0|1|1");
 }
 
+/// The views, columns and functions are those that DBeaver and Azure Data Studio ask while they open a server, a database and a
+/// table.
+#[test]
+fn tools_find_what_they_ask_for_while_they_open() {
+    let stage = Stage::new();
+    let mut session = stocked(&stage);
+    for query in [
+        "SELECT db_name(), schema_name(), original_login()",
+        "SELECT db.* FROM sys.databases db",
+        "SELECT * FROM sys.types WHERE is_user_defined = 0 ORDER BY name",
+        "SELECT database_id, SUM(size) FROM sys.master_files WITH(NOWAIT) GROUP BY database_id",
+        "SELECT DISTINCT s.*, ep.value AS description FROM [shop].sys.schemas s LEFT OUTER JOIN [shop].sys.extended_properties ep \
+         ON ep.class = 3 AND ep.major_id = s.schema_id AND ep.minor_id = 0 INNER JOIN [shop].sys.all_objects o ON s.schema_id = o.schema_id",
+        "SELECT o.*, t.is_external FROM [shop].sys.all_objects o LEFT OUTER JOIN [shop].sys.tables t ON t.object_id = o.object_id \
+         WHERE o.type IN ('U', 'S', 'V', 'TT') AND o.schema_id = 1",
+        "SELECT c.*, t.name AS table_name, cc.is_persisted, dc.definition FROM [shop].sys.all_columns c \
+         JOIN [shop].sys.all_objects t ON t.object_id = c.object_id \
+         LEFT OUTER JOIN [shop].sys.default_constraints dc ON dc.parent_object_id = t.object_id AND dc.parent_column_id = c.column_id \
+         LEFT OUTER JOIN [shop].sys.computed_columns cc ON cc.object_id = t.object_id AND cc.column_id = c.column_id \
+         WHERE t.schema_id = 1 ORDER BY c.object_id, c.column_id",
+        "SELECT i.*, ic.key_ordinal, ic.is_descending_key, ic.is_included_column FROM [shop].sys.indexes i, [shop].sys.index_columns ic, \
+         [shop].sys.all_objects t WHERE t.object_id = i.object_id AND ic.object_id = i.object_id AND ic.index_id = i.index_id \
+         AND t.schema_id = 1 ORDER BY i.object_id, i.index_id, ic.key_ordinal",
+        "SELECT kc.*, t.name AS table_name FROM [shop].sys.key_constraints kc, [shop].sys.all_objects t \
+         WHERE kc.parent_object_id = t.object_id AND kc.schema_id = 1 ORDER BY kc.name",
+        "SELECT fk.key_index_id, fk.delete_referential_action, fkc.* FROM [shop].sys.foreign_keys fk, \
+         [shop].sys.foreign_key_columns fkc, [shop].sys.tables tr WHERE fk.object_id = fkc.constraint_object_id \
+         AND tr.object_id = fk.referenced_object_id",
+        "SELECT SERVERPROPERTY('EngineEdition'), SERVERPROPERTY('productversion'), SERVERPROPERTY('productlevel'), \
+         SERVERPROPERTY('edition'), SERVERPROPERTY('MachineName'), (SELECT CASE WHEN EXISTS (SELECT TOP 1 1 FROM \
+         [sys].[all_columns] WITH (NOLOCK) WHERE name = N'xml_index_type' AND OBJECT_ID(N'sys.xml_indexes') = object_id) \
+         THEN 1 ELSE 0 END AS SXI_PRESENT)",
+        "SELECT name FROM sys.databases WHERE state_desc = 'ONLINE' ORDER BY name ASC",
+        "WITH f AS (SELECT name, object_id FROM sys.foreign_keys) SELECT f.name, f.object_id FROM f UNION \
+         SELECT f.name, 0 FROM f ORDER BY f.object_id, F.name",
+    ] {
+        let record = run(&mut session, query);
+        assert_eq!(numbers(&record), [0_u32; 0], "{query}: {:?}", said(&record));
+        assert!(!rows(&record).is_empty(), "{query}");
+    }
+    for query in [
+        "SELECT s.* FROM [shop].sys.sequences s WHERE s.schema_id = 1",
+        "SELECT s.* FROM [shop].sys.synonyms s WHERE s.schema_id = 1",
+        "SELECT ss.*, tt.type_table_object_id FROM sys.types ss LEFT JOIN sys.table_types tt ON ss.name = tt.name WHERE ss.is_user_defined = 1",
+    ] {
+        let record = run(&mut session, query);
+        assert_eq!(
+            (numbers(&record).len(), rows(&record).len()),
+            (0, 0),
             "{query}: {:?}",
             said(&record)
         );
     }
+}
+
+#[test]
+fn keys_are_told_of_tables_without_a_primary_key_and_of_wide_ones() {
+    let stage = Stage::new();
+    let mut session = stocked(&stage);
+    assert_eq!(numbers(&run(&mut session, "EXEC sp_fkeys")), [15252]);
+    run(
+        &mut session,
+        "CREATE TABLE dbo.loose (a int NULL UNIQUE, b int NOT NULL UNIQUE, c int)",
+    );
+    for (call, expected) in [
+        ("EXEC sp_special_columns 'loose'", "a"),
+        ("EXEC sp_special_columns 'loose', @nullable = 'O'", "b"),
+        ("EXEC sp_special_columns 'ledger'", "id"),
+    ] {
+        assert_eq!(
+            columns(&mut session, call, &["COLUMN_NAME"]),
+            [expected],
+            "{call}"
+        );
+    }
+    // The most columns, each with a default: the numbers of these are those of no other table.
+    let wide: Vec<_> = (0..1024).map(|i| format!("c{i} int DEFAULT {i}")).collect();
+    for name in ["wide", "wider"] {
+        let made = format!("CREATE TABLE dbo.{name} ({})", wide.join(", "));
+        assert_eq!(numbers(&run(&mut session, &made)), [0_u32; 0]);
+    }
+    let twice = "SELECT COUNT(*) - COUNT(DISTINCT object_id) FROM sys.default_constraints";
+    assert_eq!(value(&mut session, twice), "0");
 }

@@ -328,6 +328,7 @@ messages! {
     15240 16 1 CANNOT_WRITE "Cannot write into file '{}'. Verify that you have write permissions, that the file path is valid, and that the file does not already exist."
     15246 16 1 NO_PRIVATE_KEY "Cannot dump the private key of certificate '{}' because the private key cannot be found."
     15250 16 1 QUALIFIER_OTHER "The database name component of the object qualifier must be the name of the current database."
+    15252 16 1 FKEYS_OF_NOTHING "The primary or foreign key table name must be given."
     15297 16 1 KEY_DATA_WRONG "The certificate, asymmetric key, or private key data is invalid."
     15313 16 1 WRONG_DECRYPTOR "The key is not encrypted using the specified decryptor."
     15315 16 1 KEY_NOT_OPEN "The key '{}' is not open. Please open the key before using it."

@@ -73,9 +73,12 @@ fn with(mut row: Vec<Value>, more: impl IntoIterator<Item = Value>) -> Vec<Value
     row
 }
 
+/// The numbers of a table's keys: more than its columns and constraints.
+const KEYS: i64 = 4000;
+
 /// The keys of a table as `sys.objects` has them: a number next to their table's, as they have none of their own.
 pub(super) fn key_id(table: i64, place: usize) -> i64 {
-    -(table * 1000 + place as i64 + 1) % i64::from(i32::MAX)
+    -(table * KEYS + place as i64 + 1) % i64::from(i32::MAX)
 }
 
 pub(super) fn objects(server: &Server, database: &str) -> Rows {

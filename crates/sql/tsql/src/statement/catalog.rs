@@ -250,11 +250,16 @@ const STATISTICS: &str = "SELECT s.* FROM ( \
 const SPECIAL: &str = "SELECT CAST(CASE WHEN @scope = 'C' THEN 0 ELSE 1 END AS smallint) AS SCOPE, s.COLUMN_NAME, \
     CAST(CASE WHEN s.DATA_TYPE = 93 AND @odbcver < 3 THEN 11 ELSE s.DATA_TYPE END AS smallint) AS DATA_TYPE, s.TYPE_NAME, \
     s.PRECISION, s.LENGTH, s.SCALE, CAST(1 AS smallint) AS PSEUDO_COLUMN \
-    FROM sys.tables o JOIN sys.indexes i ON i.object_id = o.object_id AND i.is_primary_key = 1 \
+    FROM sys.tables o JOIN sys.indexes i ON i.object_id = o.object_id \
     JOIN sys.index_columns ic ON ic.object_id = i.object_id AND ic.index_id = i.index_id \
     JOIN sys.columns c ON c.object_id = ic.object_id AND c.column_id = ic.column_id \
     JOIN sys.spt_columns_odbc_view s ON s.TABLE_NAME = o.name AND s.COLUMN_NAME = c.name \
     WHERE o.name = @table_name AND (@table_owner IS NULL OR @table_owner = 'dbo') AND (@col_type IS NULL OR @col_type <> 'V') \
+    AND i.index_id = (SELECT TOP (1) u.index_id FROM sys.indexes u WHERE u.object_id = o.object_id AND u.is_unique = 1 \
+    AND (@nullable IS NULL OR @nullable <> 'O' OR NOT EXISTS (SELECT 1 FROM sys.index_columns uc \
+    JOIN sys.columns n ON n.object_id = uc.object_id AND n.column_id = uc.column_id \
+    WHERE uc.object_id = u.object_id AND uc.index_id = u.index_id AND n.is_nullable = 1)) \
+    ORDER BY u.is_primary_key DESC, u.index_id) \
     ORDER BY ic.key_ordinal";
 
 const PROCEDURES: &str = "SELECT CAST(DB_NAME() AS nvarchar(128)) AS PROCEDURE_QUALIFIER, CAST('dbo' AS nvarchar(128)) AS PROCEDURE_OWNER, \
@@ -489,7 +494,7 @@ const REPORTS: &[Report] = &[
 /// The type of names, which are patterns as well.
 const NAME: Type = Type::nvarchar(384);
 
-/// Runs the catalog procedure that was called. Errors: 201, 8144, 8145, 15250.
+/// Runs the catalog procedure that was called. Errors: 201, 8144, 8145, 15250, 15252.
 pub(super) fn answer(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
     let called = arguments.procedure.to_ascii_lowercase();
     let report = REPORTS.iter().find(|r| r.names.contains(&called.as_str()));
@@ -513,6 +518,10 @@ pub(super) fn answer(session: &mut Session, arguments: &Arguments, out: &mut Out
             }
         };
         variables.insert(parameter.name.to_owned(), Variable { kind, value });
+    }
+    let is_given = |name| variables.get(name).is_some_and(|v| !v.value.is_null());
+    if called == "sp_fkeys" && !is_given("@pktable_name") && !is_given("@fktable_name") {
+        return Err(message::FKEYS_OF_NOTHING.plain().into());
     }
     let text = match report.query {
         "" => made(session, &called, &variables)?,

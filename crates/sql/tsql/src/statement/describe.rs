@@ -16,7 +16,9 @@ use crate::message::{self, Message};
 use crate::query::{self, QueryContext};
 use crate::session::Session;
 use crate::sink::Command;
-use crate::syntax::{FragmentToken, LocatedStatement, Statement, parse, tokens};
+use crate::syntax::{
+    FragmentToken, Insert, InsertSource, LocatedStatement, Statement, parse, tokens,
+};
 use crate::value::{Column, Type, Value};
 use crate::variables::Variables;
 
@@ -94,25 +96,90 @@ fn texts(
     Ok((batch, variables))
 }
 
-/// The first statement of a batch that sends rows.
-fn first_query(all: &[LocatedStatement]) -> Option<&Statement> {
-    all.iter().find_map(|located| match &located.statement {
-        Statement::Query(_)
-        | Statement::Restore(_)
-        | Statement::Execute(_)
-        | Statement::ExecuteText(_) => Some(&located.statement),
-        Statement::Block(inner) => first_query(inner),
-        Statement::Try { body, .. } => first_query(body),
-        Statement::If {
-            then, otherwise, ..
-        } => {
-            let found = first_query(std::slice::from_ref(&**then));
-            let other = otherwise.as_ref();
-            found.or_else(|| other.and_then(|o| first_query(std::slice::from_ref(&**o))))
+/// The columns of each statement that may be the first one to send rows. Whether a batch may go on without it.
+///
+/// Errors: 50002 where only running a statement tells its columns; those of the queries.
+fn first_results(
+    context: &QueryContext,
+    all: &[LocatedStatement],
+    found: &mut Vec<Vec<Column>>,
+) -> Result<bool, Message> {
+    let one = std::slice::from_ref;
+    for located in all {
+        let goes_on = match &located.statement {
+            Statement::Query(query) => {
+                let plan = query::prepare(context, query)?;
+                let assigns = !plan.assigns.is_empty();
+                if !assigns {
+                    found.push(plan.columns);
+                }
+                assigns
+            }
+            Statement::Restore(_) | Statement::Execute(_) | Statement::ExecuteText(_) => {
+                return Err(untold(
+                    "RESTORE or EXECUTE, whose columns only running them tells,",
+                ));
+            }
+            Statement::Fetch(fetch) if fetch.into.is_empty() => {
+                return Err(untold("FETCH without INTO"));
+            }
+            statement if shows_changes(statement) => {
+                return Err(untold("OUTPUT without INTO"));
+            }
+            Statement::Block(inner) => first_results(context, inner, found)?,
+            Statement::Try { body, .. } => first_results(context, body, found)?,
+            Statement::If {
+                then, otherwise, ..
+            } => {
+                let then = first_results(context, one(&**then), found)?;
+                let otherwise = otherwise.as_ref();
+                let other = otherwise.map(|o| first_results(context, one(&**o), found));
+                other.transpose()?.unwrap_or(true) || then
+            }
+            Statement::While { body, .. } => {
+                first_results(context, one(&**body), found)?;
+                true
+            }
+            Statement::Return | Statement::ReturnValue(_) => false,
+            _ => true,
+        };
+        if !goes_on {
+            return Ok(false);
         }
-        Statement::While { body, .. } => first_query(std::slice::from_ref(&**body)),
-        _ => None,
-    })
+    }
+    Ok(true)
+}
+
+fn untold(what: &str) -> Message {
+    message::NOT_HERE.with(&[&format!("sp_describe_first_result_set of {what}")])
+}
+
+/// Whether the rows that a statement changes are sent.
+fn shows_changes(statement: &Statement) -> bool {
+    let output = match statement {
+        Statement::Insert(insert) => &insert.output,
+        Statement::Update(update) => &update.output,
+        Statement::Delete(delete) => &delete.output,
+        Statement::Merge(merge) => &merge.output,
+        _ => return false,
+    };
+    output.as_ref().is_some_and(|output| output.into.is_none())
+}
+
+/// The columns that all of several results have. Errors: 50002 where they are not the same.
+fn common_columns(all: Vec<Vec<Column>>) -> Result<Vec<Column>, Message> {
+    let mut all = all.into_iter();
+    let mut first = all.next().unwrap_or_default();
+    for other in all {
+        let is_same = |(a, b): (&Column, &Column)| a.name == b.name && a.kind == b.kind;
+        if first.len() != other.len() || !first.iter().zip(&other).all(is_same) {
+            return Err(untold("branches whose queries have different columns"));
+        }
+        for (column, other) in first.iter_mut().zip(other) {
+            column.nullable |= other.nullable;
+        }
+    }
+    Ok(first)
 }
 
 /// The columns of the first result of a batch. Errors: 50002 for one that only running it can tell.
@@ -122,31 +189,19 @@ pub(super) fn first_result_set(
     out: &mut Out,
 ) -> Flow {
     let parameters = ["@tsql", "@params", "@browse_information_mode"];
-    let (batch, variables) = texts(arguments, &parameters)?;
+    let (batch, mut variables) = texts(arguments, &parameters)?;
     let _claim = session.claim_for(&batch)?;
     let parsed = parse(&batch)?;
-    let columns = match first_query(&parsed.statements) {
-        None => Vec::new(),
-        Some(Statement::Query(query)) => {
-            let claim = session.server.setup.memory.claim(0)?;
-            let mut variables = variables;
-            hoisted(&parsed.statements, &mut variables)?;
-            let variables = Variables::new(variables, session.variables.bytes(), claim)?;
-            let context = QueryContext {
-                variables: &variables,
-                ..session.query_context()
-            };
-            let plan = query::prepare(&context, query)?;
-            match plan.assigns.is_empty() {
-                true => plan.columns,
-                false => Vec::new(),
-            }
-        }
-        Some(_) => {
-            let what = "sp_describe_first_result_set of RESTORE or EXECUTE, whose columns only running them tells,";
-            return Err(message::NOT_HERE.with(&[&what]).into());
-        }
+    let claim = session.server.setup.memory.claim(0)?;
+    hoisted(&parsed.statements, &mut variables)?;
+    let variables = Variables::new(variables, session.variables.bytes(), claim)?;
+    let context = QueryContext {
+        variables: &variables,
+        ..session.query_context()
     };
+    let mut found = Vec::new();
+    first_results(&context, &parsed.statements, &mut found)?;
+    let columns = common_columns(found)?;
     let rows = columns.iter().zip(1..).map(|(column, number)| {
         let kind = column.kind;
         let [type_id, length, precision, scale] = query::type_facts(kind);
@@ -170,9 +225,6 @@ pub(super) fn first_result_set(
             ("is_xml_document", no.clone()),
             ("is_case_sensitive", no.clone()),
             ("is_fixed_length_clr_type", no.clone()),
-            ("is_identity_column", no.clone()),
-            ("is_updateable", no.clone()),
-            ("is_computed_column", no.clone()),
             ("is_sparse_column_set", no),
             ("tds_type_id", Value::Int(token)),
             ("tds_length", Value::Int(bytes)),
@@ -260,80 +312,158 @@ fn compares(token: &FragmentToken) -> bool {
     is_symbol || token.raw.eq_ignore_ascii_case("LIKE")
 }
 
-/// The column before a parameter, and the one after it, if it is compared with them.
+/// Whether a token makes another value of the one next to it.
+fn computes(token: Option<&FragmentToken>) -> bool {
+    token.is_some_and(|t| !t.raw.is_empty() && t.raw.chars().all(|c| "+-*/%&|^~".contains(c)))
+}
+
+/// The column before a parameter, and the one after it, if it is compared with that column alone.
 fn compared(all: &[FragmentToken], place: usize) -> Option<String> {
+    let is_dot = |i: usize| all.get(i).is_some_and(|t| t.raw == ".");
     let before = &all[..place];
     let signs = before.iter().rev().take_while(|t| compares(t)).count();
     if signs > 0 {
-        return before[..place - signs].last().and_then(name_in);
+        let last = (place - signs).checked_sub(1)?;
+        let mut first = last;
+        while first >= 2 && is_dot(first - 1) && name_in(&all[first - 2]).is_some() {
+            first -= 2;
+        }
+        let outside = first.checked_sub(1).and_then(|i| all.get(i));
+        return match computes(outside) || computes(all.get(place + 1)) {
+            true => None,
+            false => name_in(&all[last]),
+        };
     }
     let after = &all[place + 1..];
     let signs = after.iter().take_while(|t| compares(t)).count();
-    if signs == 0 {
+    if signs == 0 || computes(before.last()) {
         return None;
     }
-    let mut rest = after[signs..].iter();
-    let mut last = rest.next().and_then(name_in);
-    while rest.next().is_some_and(|t| t.raw == ".") {
-        last = rest.next().and_then(name_in);
+    let mut at = place + 1 + signs;
+    while name_in(all.get(at)?).is_some() && is_dot(at + 1) {
+        at += 2;
     }
-    last
+    let next = all.get(at + 1);
+    match computes(next) || next.is_some_and(|t| t.raw == "(") {
+        true => None,
+        false => name_in(&all[at]),
+    }
 }
 
-/// The columns of all tables that a batch names.
-fn columns_of(session: &Session, all: &[FragmentToken]) -> Vec<(String, Type)> {
+/// The names of tables behind a word such as FROM, each as SQL. `None`: one is no table.
+fn tables_behind(all: &[FragmentToken]) -> Option<Vec<String>> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    loop {
+        let mut parts = Vec::new();
+        while let Some(name) = all.get(at).and_then(name_in) {
+            parts.push(format!("[{}]", name.replace(']', "]]")));
+            at += 1;
+            if all.get(at).is_none_or(|t| t.raw != ".") {
+                break;
+            }
+            at += 1;
+        }
+        if parts.is_empty() {
+            return None;
+        }
+        found.push(parts.join("."));
+        if all
+            .get(at)
+            .is_some_and(|t| t.raw.eq_ignore_ascii_case("AS"))
+        {
+            at += 1;
+        }
+        // Another name.
+        if all.get(at).and_then(name_in).is_some() && all.get(at + 1).is_some_and(|t| t.raw == ",")
+        {
+            at += 1;
+        }
+        if all.get(at).is_none_or(|t| t.raw != ",") {
+            return Some(found);
+        }
+        at += 1;
+    }
+}
+
+/// The columns of all tables that a batch names. `None`: it names something else, such as a query, whose columns are not known.
+fn columns_of(session: &Session, all: &[FragmentToken]) -> Option<Vec<(String, Type)>> {
     let context = session.query_context();
+    let is = |token: &FragmentToken, word: &str| token.raw.eq_ignore_ascii_case(word);
+    let has_from = all.iter().any(|token| is(token, "FROM"));
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
     for (i, token) in all.iter().enumerate() {
-        let begins = ["FROM", "JOIN", "INTO", "UPDATE"];
-        if !begins
-            .iter()
-            .any(|word| token.raw.eq_ignore_ascii_case(word))
-        {
+        let begins = ["FROM", "JOIN", "APPLY", "INTO", "UPDATE"];
+        if !begins.iter().any(|word| is(token, word)) {
             continue;
         }
-        let mut parts = Vec::new();
-        let mut rest = all[i + 1..].iter();
-        while let Some(name) = rest.next().and_then(name_in) {
-            parts.push(format!("[{}]", name.replace(']', "]]")));
-            if rest.next().is_none_or(|t| t.raw != ".") {
-                break;
+        for table in tables_behind(&all[i + 1..])? {
+            if seen.len() >= TABLES_MAX || session.is_cancelled() {
+                return None;
+            }
+            let text = format!("SELECT * FROM {table}");
+            if !seen.insert(text.clone()) {
+                continue;
+            }
+            match query::prepare(&context, &crate::syntax::Fragment::new(text)) {
+                Ok(plan) => found.extend(plan.columns.into_iter().map(|c| (c.name, c.kind))),
+                // An alias of FROM.
+                Err(_) if has_from && is(token, "UPDATE") => {}
+                Err(_) => return None,
             }
         }
-        let text = format!("SELECT * FROM {}", parts.join("."));
-        if seen.len() >= TABLES_MAX || session.is_cancelled() {
-            break;
-        }
-        if !seen.insert(text.clone()) {
-            continue;
-        }
-        let query = crate::syntax::Fragment::new(text);
-        if let Ok(plan) = query::prepare(&context, &query) {
-            found.extend(plan.columns.into_iter().map(|c| (c.name, c.kind)));
-        }
     }
-    found
+    Some(found)
 }
 
-/// For each parameter in `VALUES (…)` of an INSERT the column that it is for.
-fn inserted(session: &Session, all: &[FragmentToken]) -> BTreeMap<usize, String> {
-    let place = |word: &str| all.iter().position(|t| t.raw.eq_ignore_ascii_case(word));
-    let (Some(_), Some(values)) = (place("INSERT"), place("VALUES")) else {
-        return BTreeMap::new();
-    };
-    let head = &all[..values];
-    let names: Vec<String> = match head.iter().position(|t| t.raw == "(") {
-        Some(open) => head[open..].iter().filter_map(name_in).collect(),
-        None => {
-            let all = columns_of(session, head).into_iter();
-            all.map(|(name, _)| name).collect()
-        }
-    };
+/// The INSERT of a batch that has only one.
+fn only_insert(all: &[LocatedStatement]) -> Option<&Insert> {
+    all.iter().find_map(|located| match &located.statement {
+        Statement::Insert(insert) => Some(&**insert),
+        Statement::Block(inner) => only_insert(inner),
+        _ => None,
+    })
+}
+
+/// For each parameter in `VALUES (…)` of an INSERT the type of the column that it is for. Errors: 50002 for several of them.
+fn inserted(
+    session: &Session,
+    parsed: &[LocatedStatement],
+    all: &[FragmentToken],
+) -> Result<BTreeMap<usize, Type>, Message> {
     let mut found = BTreeMap::new();
+    let count = |word: &str| {
+        let is = |t: &&FragmentToken| t.is_word && t.raw.eq_ignore_ascii_case(word);
+        all.iter().filter(is).count()
+    };
+    let Some(insert) = only_insert(parsed) else {
+        return Ok(found);
+    };
+    if count("INSERT") > 1 || count("VALUES") > 1 {
+        let what = "sp_describe_undeclared_parameters of several INSERT or VALUES";
+        return Err(message::NOT_HERE.with(&[&what]));
+    }
+    if !matches!(insert.source, InsertSource::Values(_)) {
+        return Ok(found);
+    }
+    let target = super::target::find(session, &insert.table)?;
+    let places = super::change::places(session, &target, &insert.columns)?;
+    let kinds: Vec<_> = places
+        .iter()
+        .map(|i| target.shape.columns[*i].kind)
+        .collect();
+    let values = all
+        .iter()
+        .position(|t| t.is_word && t.raw.eq_ignore_ascii_case("VALUES"));
     let mut depth = 0_usize;
     let mut place = 0;
-    for (i, token) in all.iter().enumerate().skip(values + 1) {
+    for (i, token) in all
+        .iter()
+        .enumerate()
+        .skip(values.map_or(all.len(), |v| v + 1))
+    {
+        let ends = |i: Option<&FragmentToken>| i.is_some_and(|t| "(,)".contains(t.raw.as_str()));
         match token.raw.as_str() {
             "(" => {
                 place = if depth == 0 { 0 } else { place };
@@ -342,15 +472,28 @@ fn inserted(session: &Session, all: &[FragmentToken]) -> BTreeMap<usize, String>
             ")" => depth = depth.saturating_sub(1),
             "," if depth == 1 => place += 1,
             // A value that is a parameter alone.
-            raw if depth == 1 && raw.starts_with('@') => {
-                if let Some(name) = names.get(place) {
-                    found.insert(i, name.clone());
+            raw if depth == 1
+                && raw.starts_with('@')
+                && ends(all.get(i - 1))
+                && ends(all.get(i + 1)) =>
+            {
+                if let Some(kind) = kinds.get(place) {
+                    found.insert(i, *kind);
                 }
             }
             _ => {}
         }
     }
-    found
+    Ok(found)
+}
+
+/// The type of all columns of a name. `None`: there is none, or they have different ones.
+fn only_kind(columns: &[(String, Type)], name: &str) -> Option<Type> {
+    let mut kinds = columns
+        .iter()
+        .filter(|(known, _)| known.eq_ignore_ascii_case(name));
+    let (_, first) = kinds.next()?;
+    kinds.all(|(_, kind)| kind == first).then_some(*first)
 }
 
 /// The parameters of a batch that nothing declares, with the types of the columns that they meet. Errors: 50002.
@@ -365,8 +508,8 @@ pub(super) fn undeclared_parameters(
     let mut own = known;
     hoisted(&parsed.statements, &mut own)?;
     let all = tokens(&batch)?;
-    let columns = columns_of(session, &all);
-    let stored = inserted(session, &all);
+    let columns = columns_of(session, &all).unwrap_or_default();
+    let stored = inserted(session, &parsed.statements, &all)?;
     let mut found: Vec<(String, Type)> = Vec::new();
     let mut seen = BTreeSet::new();
     for (i, token) in all.iter().enumerate() {
@@ -376,13 +519,9 @@ pub(super) fn undeclared_parameters(
         if !is_new || own.contains_key(&lower) || !seen.insert(lower) {
             continue;
         }
-        let column = stored.get(&i).cloned();
-        let column = column.or_else(|| compared(&all, i));
-        let kind = column.and_then(|column| {
-            let found = columns
-                .iter()
-                .find(|(name, _)| name.eq_ignore_ascii_case(&column));
-            found.map(|(_, kind)| *kind)
+        let kind = stored.get(&i).copied().or_else(|| {
+            let column = compared(&all, i)?;
+            only_kind(&columns, &column)
         });
         if found.len() >= PARAMETERS_MAX {
             let text = format!("a batch has at most {PARAMETERS_MAX} parameters");
