@@ -376,6 +376,12 @@ fn a_batch_is_described_and_does_not_run() {
         "is_updateable",
     ];
     assert_eq!(columns(&mut session, first, &untold), ["id NULL NULL NULL"]);
+}
+
+#[test]
+fn a_parameter_has_the_type_of_the_column_that_it_meets_and_no_guess() {
+    let stage = Stage::new();
+    let mut session = stocked(&stage);
     let wanted = ["name", "suggested_system_type_name"];
     for (batch, expected) in [
         (
@@ -427,6 +433,12 @@ fn a_batch_is_described_and_does_not_run() {
         "@r float",
     ];
     assert_eq!(columns(&mut session, all, &wanted), expected);
+}
+
+#[test]
+fn under_fmtonly_queries_have_columns_and_nothing_runs() {
+    let stage = Stage::new();
+    let mut session = stocked(&stage);
     // The older way: the columns, and no rows.
     let record = run(
         &mut session,

@@ -131,13 +131,13 @@ fn first_results(
             Statement::If {
                 then, otherwise, ..
             } => {
-                let then = first_results(context, one(&**then), found)?;
+                let then = first_results(context, one(then), found)?;
                 let otherwise = otherwise.as_ref();
-                let other = otherwise.map(|o| first_results(context, one(&**o), found));
+                let other = otherwise.map(|o| first_results(context, one(o), found));
                 other.transpose()?.unwrap_or(true) || then
             }
             Statement::While { body, .. } => {
-                first_results(context, one(&**body), found)?;
+                first_results(context, one(body), found)?;
                 true
             }
             Statement::Return | Statement::ReturnValue(_) => false,
