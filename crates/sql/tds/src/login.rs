@@ -34,6 +34,11 @@ impl Version {
         }
     }
 
+    /// Whether a version that is not spoken is TDS 7.0 or 7.1, whose clients are told so in their own form.
+    pub fn is_older(number: u32) -> bool {
+        (0x70..=0x71).contains(&(number >> 24))
+    }
+
     /// As in LOGINACK, the most significant byte first.
     pub(crate) fn number(self) -> u32 {
         match self {
@@ -175,5 +180,20 @@ fn asks_federated(body: &[u8], at: usize) -> Result<bool, Error> {
         let len = features.len32()?;
         features.take(len)?;
         federated |= feature == FEATURE_FEDERATED;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_clients_of_7_0_and_7_1_are_told_that_they_are_too_old() {
+        for number in [0x7000_0000, 0x7100_0000, 0x7100_0001] {
+            assert!(Version::is_older(number), "{number:08x}");
+        }
+        for number in [0, 0x0402_0000, 0x0800_0001, 0x6fff_ffff, 0x7200_0000] {
+            assert!(!Version::is_older(number), "{number:08x}");
+        }
     }
 }

@@ -224,7 +224,9 @@ impl<'a> Connection<'a> {
     /// Tells a client of TDS 7.0 or 7.1 in its own form that it is too old; others that begin with a login hear nothing.
     fn refuse_older(&mut self, body: &[u8]) -> Result<Worker, End> {
         let version = match Login::parse(body) {
-            Err(longshore_tds::Error::VersionUnsupported(version)) if version >> 24 <= 0x71 => {
+            Err(longshore_tds::Error::VersionUnsupported(version))
+                if Version::is_older(version) =>
+            {
                 version
             }
             _ => return Err(malformed("a first message other than PRELOGIN")),
