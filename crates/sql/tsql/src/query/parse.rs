@@ -631,3 +631,31 @@ fn offset(place: &str, text: &str) -> Option<usize> {
     let at = text[begin..].char_indices().nth(column.checked_sub(1)?);
     at.map(|(at, _)| begin + at)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn words_that_might_be_of_json_or_xml_are_read_once() {
+        for word in ["OPENJSON", "XMLSCHEMA"] {
+            let mut tokens = crate::syntax::tokens(&vec![word; 200_000].join(", ")).unwrap();
+            let begun = Instant::now();
+            check_known(&tokens).unwrap();
+            assert!(!spell_paths(&mut tokens));
+            assert!(begun.elapsed() < Duration::from_secs(5), "{word}");
+        }
+    }
+
+    #[test]
+    fn the_path_of_each_openjson_is_found() {
+        let text = "OPENJSON(OPENJSON(a, @b), @c) OPENJSON(f(a, @x), @d) OPENJSON(a, @e, 1)";
+        let mut tokens = crate::syntax::tokens(text).unwrap();
+        assert!(spell_paths(&mut tokens));
+        let paths = tokens.iter().filter(|t| t.raw.contains(VARIABLE_PATH));
+        let paths: Vec<_> = paths.map(|t| t.raw.as_str()).collect();
+        assert_eq!(paths, ["'\u{1}@b'", "'\u{1}@c'", "'\u{1}@d'"]);
+    }
+}
