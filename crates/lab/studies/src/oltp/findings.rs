@@ -544,10 +544,7 @@ mod tests {
         ];
         assert_eq!(names, expected.map(Cell::from));
         let text = found.report.to_text();
-        assert!(
-            text.contains("30–50") && text.contains("60–80"),
-            "{text}"
-        );
+        assert!(text.contains("30–50") && text.contains("60–80"), "{text}");
         assert_eq!(
             (&table.row_values[1][9], &table.row_values[2][9]),
             (&Cell::from(2.0), &Cell::from(None::<f64>))

@@ -27,7 +27,6 @@ use super::keeping;
 use crate::commands::archive::ArchiveLocation;
 use crate::commands::{devices, shelves};
 use crate::context::Context;
-use crate::keys::lenient_keyring;
 use crate::options::{Archive, KeyOptions, LookAheadOptions, WalPush};
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::output::bytes;
@@ -266,11 +265,14 @@ struct Round<'a> {
 
 impl<'a> Rounds<'a> {
     fn of(way: Way<'a>, copies: &'a [String], context: &'a Context) -> Result<Rounds<'a>, Failure> {
-        let own = ArchiveLocation::of(&archive_of(way.database, None), context)?;
+        let place = archive_of(way.database, None);
+        let own = ArchiveLocation::of(&place, context)?;
+        let asked = (None, None);
+        let form = Way { asked, ..way }.form(&place, context)?;
         Ok(Rounds {
             pg_wal: way.open(context)?,
-            // Segments that are refused here are not copied, either.
-            keyring: lenient_keyring(context, way.keys)?,
+            // Segments that are refused here are not copied, either. What pg_wal still has is signed as a push signs it.
+            keyring: signing_keyring(context, (way.sign, way.keys), &form)?,
             location: own.path(),
             own,
             way,
