@@ -7,6 +7,7 @@
 //! uncompared DATABASE TEXT        the same, where a file is encrypted and nothing here tells whether it is the one
 //! lost DATABASE NAME…             files that nothing in reach has any longer
 //! kept DATABASE MARK MOMENT LSN LOCATION    a copy's archive keeps WAL for the debt (`kept.rs`)
+//! there DATABASE                  the archive answered the last attempt, and has not failed since
 //! ```
 //!
 //! Fields are separated by tabs.
@@ -16,7 +17,8 @@
 //!   called now: the location is for people. Another database's debts are never touched.
 //! - A debt names the content. So a file of its name proves nothing, and the very file is recognized wherever it is. It leaves
 //!   the list when this content came to the location that the line has: a payment elsewhere is none.
-//! - A line about an attempt, or about a record in a copy's archive, goes with the last debt of its database, so that it is never taken for one of a later debt.
+//! - A line about an attempt, or about a record in a copy's archive, goes with the last debt of its database, so that it is never
+//!   taken for one of a later debt.
 //! - A line that is not understood stays, and is counted: while there is one, it is not known what is owed.
 //! - A change is durable when it returns.
 //!
@@ -349,40 +351,15 @@ impl PgWal {
     ) -> Result<(), Error> {
         let (own, here) = (key(creditor.database), place(creditor.location));
         self.change_debts(clock, |lines| {
-            let stands = |line: &Line| {
-                line.is_note_of(&own)
-                    && matches!(
-                        line,
-                        Line::Note {
-                            note: Note::Refused | Note::Uncompared,
-                            ..
-                        }
-                    )
-            };
-            let is_there = |line: &Line| {
-                line.is_note_of(&own)
-                    && matches!(
-                        line,
-                        Line::Note {
-                            note: Note::There,
-                            ..
-                        }
-                    )
-            };
-            lines.retain(|line| !is_there(line));
-            if lines.iter().any(stands) || !lines.iter().any(|line| line.is_owed_at(&own, &here)) {
+            let is = |line: &Line, kinds: &[Note]| line.is_one_of(&own, kinds);
+            lines.retain(|line| !is(line, &[Note::There]));
+            let stands = lines
+                .iter()
+                .any(|line| is(line, &[Note::Refused, Note::Uncompared]));
+            if stands || !lines.iter().any(|line| line.is_owed_at(&own, &here)) {
                 return;
             }
-            lines.retain(|line| {
-                !line.is_note_of(&own)
-                    || matches!(
-                        line,
-                        Line::Note {
-                            note: Note::Lost,
-                            ..
-                        }
-                    )
-            });
+            lines.retain(|line| !is(line, &[Note::Why]));
             lines.push(Line::why(&own, Note::Why, why));
         })
     }
@@ -631,13 +608,18 @@ impl Line {
         matches!(self, Line::Owed { database, location, .. } if database == own && location == here)
     }
 
+    /// Whether it is a note about this database, of one of these kinds.
+    fn is_one_of(&self, own: &str, kinds: &[Note]) -> bool {
+        matches!(self, Line::Note { note, database, .. } if database == own && kinds.contains(note))
+    }
+
     /// Whether it is about an attempt to bring what is owed to this database.
     fn is_note_of(&self, own: &str) -> bool {
         matches!(self, Line::Note { note, database, .. } if database == own && *note != Note::Kept)
     }
 
     fn is_kept(&self, own: &str) -> bool {
-        matches!(self, Line::Note { note: Note::Kept, database, .. } if database == own)
+        self.is_one_of(own, &[Note::Kept])
     }
 
     fn is_kept_at(&self, own: &str, location: &str) -> bool {
