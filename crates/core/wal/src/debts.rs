@@ -412,7 +412,8 @@ impl PgWal {
         })
     }
 
-    /// Takes the files that are lost from the list, but for those that one of these archives of copies has. Returns them.
+    /// Takes the files that are lost from the list, but for those whose content one of these archives of copies may have; these
+    /// wait again. Returns what was taken.
     ///
     /// Errors: those of [`PgWal::owed_list`], and of the archives; `Io`.
     pub fn give_up(
@@ -422,36 +423,28 @@ impl PgWal {
         copies: &[&WalArchive],
         clock: &dyn Clock,
     ) -> Result<Vec<WalName>, Error> {
-        let mut gone: Vec<WalName> = self.owed_list()?.of(database).lost.into_iter().collect();
-        for copy in copies {
-            gone = copy.without(&gone)?;
+        let owed = self.owed_list()?.of(database);
+        let mut gone = BTreeSet::new();
+        for name in &owed.lost {
+            let may_have = |copy: &&WalArchive| copy.may_have(*name, &owed.sums[name]);
+            let mut held = copies.iter().map(may_have);
+            if !held.try_fold(false, |any, one| Ok::<_, Error>(any || one?))? {
+                gone.insert(*name);
+            }
         }
         let own = key(database);
         let mut given_up = BTreeSet::new();
         self.change_debts(clock, |lines| {
-            let mut owed = Owed::default();
-            for line in lines.iter() {
-                match line {
-                    Line::Owed {
-                        name,
-                        database,
-                        sum,
-                        ..
-                    } if *database == own => drop(owed.sums.insert(*name, *sum)),
-                    Line::Note {
-                        note: Note::Lost,
-                        database,
-                        text,
-                    } if *database == own => owed.note(Note::Lost, text),
-                    _ => {}
+            let now = OwedList::of_lines(lines.iter().cloned()).of(database);
+            let is_gone = |name: &WalName, sum: &ContentSum| {
+                now.lost.contains(name) && gone.contains(name) && owed.sums[name].is_same(sum)
+            };
+            lines.retain(|line| match line.owed() {
+                Some((name, of, sum)) if of == own && is_gone(&name, sum) => {
+                    given_up.insert(name);
+                    false
                 }
-            }
-            given_up = owed.in_order().lost;
-            given_up.retain(|name| gone.contains(name));
-            lines.retain(|line| match line {
-                Line::Owed { name, database, .. } => *database != own || !given_up.contains(name),
-                Line::Note { note, database, .. } => *database != own || *note != Note::Lost,
-                Line::Unread(_) => true,
+                _ => !line.is_one_of(&own, &[Note::Lost]),
             });
         })?;
         Ok(given_up.into_iter().collect())

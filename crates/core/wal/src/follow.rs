@@ -16,7 +16,7 @@
 //! Leaves to others: gaps before the end of a second archive, which `longshore copy` fills; when a push fails because of one
 //! that is too far behind (`longshore`, `commands/wal/push.rs`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use longshore_io::{Clock, SmallFile, crc32c};
@@ -203,10 +203,24 @@ impl PgWal {
         Ok(SmallFile::new(place, NOTE, NOTE_MAX))
     }
 
-    /// Whether the last attempt to bring this archive WAL failed.
-    pub fn is_failing(&self, target: &str) -> bool {
-        let lags = self.lags().unwrap_or_default();
-        lags.get(target).is_some_and(|lag| lag.why.is_some())
+    /// The archives to which the last attempt to bring WAL failed.
+    pub fn failing(&self) -> BTreeSet<String> {
+        let lags = self.lags().unwrap_or_default().into_iter();
+        let failing = lags.filter(|(_, lag)| lag.why.is_some());
+        failing.map(|(target, _)| target).collect()
+    }
+
+    /// Notes that the archive of a target took WAL, whether or not it lacks some.
+    ///
+    /// Errors: `Io`.
+    pub fn note_well(&self, target: &str, clock: &dyn Clock) -> Result<(), Error> {
+        if self.failing().contains(target) {
+            self.change_lag(target, clock, |known| {
+                let since = known?.since;
+                Some(Lag { since, why: None })
+            })?;
+        }
+        Ok(())
     }
 
     fn lags(&self) -> Result<BTreeMap<String, Lag>, Error> {

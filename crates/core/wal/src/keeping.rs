@@ -77,12 +77,12 @@ impl PgWal {
             return Ok(());
         }
         // Without copies in the configuration nobody has looked for records.
-        let mut is_done = are_all && !copies.is_empty();
+        let is_done = are_all && !copies.is_empty();
         let mut failed = None;
         for archive in copies {
             match archive.release_debt(mark) {
-                Ok(kept) => is_done &= kept.is_none(),
-                Err(error) => failed = failed.or(Some(error)),
+                Ok(None) => {}
+                Ok(Some(error)) | Err(error) => failed = failed.or(Some(error)),
             }
         }
         match failed {

@@ -401,8 +401,26 @@ fn bring(
 }
 
 impl WalArchive {
+    /// Whether it has the file with this content, or one of which nobody here can tell.
+    ///
+    /// Errors: those of reading, but for damage: such a file is given to nobody.
+    pub(super) fn may_have(&self, name: WalName, sum: &ContentSum) -> Result<bool, Error> {
+        if self.identity().is_none() {
+            return Ok(false);
+        }
+        let looked = || match self.find(name)? {
+            Some(object) => self.is_of_sum(&object, sum),
+            None => Ok(Some(false)),
+        };
+        match looked() {
+            Ok(is_same) => Ok(is_same != Some(false)),
+            Err(Error::Damaged { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Those of `names` that it does not have.
-    pub(super) fn without(&self, names: &[WalName]) -> Result<Vec<WalName>, Error> {
+    fn without(&self, names: &[WalName]) -> Result<Vec<WalName>, Error> {
         // One listing for all segments; the others are few.
         let runs = match self.identity() {
             Some(_) => self.runs()?,

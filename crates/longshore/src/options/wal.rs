@@ -472,7 +472,8 @@ pub struct WalOwed {
 
     /// Take the files that are lost from the list: no copy in reach, nor pg_wal, has them.
     ///
-    /// Later moments can be recovered after a full backup. The table without this option names the files.
+    /// Later moments can be recovered after a full backup. The table without this option names the files. It is refused while a copy
+    /// of the configuration cannot be looked at, and leaves what a copy has again.
     #[arg(long, conflicts_with = "settle")]
     pub give_up: bool,
 
@@ -480,13 +481,18 @@ pub struct WalOwed {
     ///
     /// It is needed where archive_command has this option, since files that pg_wal still has are stored as a push stores them. The
     /// default is `recipients` of the target, else of [encryption].
-    #[arg(long, value_name = "RECIPIENT", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "RECIPIENT",
+        hide_short_help = true,
+        requires = "settle"
+    )]
     pub encrypt_to: Vec<String>,
 
     /// With --settle: sign with the key in this file, as in archive_command.
     ///
     /// Encrypted WAL alone can be signed. The default is `sign` of [encryption].
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    #[arg(long, value_name = "FILE", hide_short_help = true, requires = "settle")]
     pub sign: Option<PathBuf>,
 
     #[command(flatten)]

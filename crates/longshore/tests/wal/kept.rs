@@ -1,7 +1,8 @@
 //! Goal: while a database's own archive is owed WAL, the copies that have it keep it from every expire, also from one of a
 //! machine that knows only the copy; once it is paid, nothing keeps it.
 //! Method: a real server whose target is taken away, with backups and expires at a copy's target.
-//! Not covered: expires of copies in object stores (`archiving_buckets.rs` has their records); steps at which a process dies (`archive/keeping.rs` of `longshore-wal`).
+//! Not covered: expires of copies in object stores (`archiving_buckets.rs` has their records); steps at which a process dies
+//! (`archive/keeping.rs` of `longshore-wal`).
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -70,13 +71,10 @@ impl Offsite<'_> {
     }
 }
 
-#[test]
-fn an_expire_at_a_copy_keeps_what_is_owed_until_it_is_paid() {
-    let Some(installation) = representatives().pop() else {
-        return;
-    };
-    let shop = Shop::configured(&installation);
-    shop.write(AT_ONCE);
+/// A server whose WAL goes to its own target and to two copies, `far` and `third`.
+pub(super) fn with_two_copies(more: &str) -> Option<Shop> {
+    let shop = Shop::configured(&representatives().pop()?);
+    shop.write(&format!("{AT_ONCE}{more}"));
     let server = &shop.server;
     let third = PathBuf::from(beside(server, "third"));
     std::fs::create_dir(&third).unwrap();
@@ -87,6 +85,15 @@ fn an_expire_at_a_copy_keeps_what_is_owed_until_it_is_paid() {
     std::fs::write(&shop.config, config + &third).unwrap();
     begun_with(&shop);
     shop.done("wal create --database main --target third", 0);
+    Some(shop)
+}
+
+#[test]
+fn an_expire_at_a_copy_keeps_what_is_owed_until_it_is_paid() {
+    let Some(shop) = with_two_copies("") else {
+        return;
+    };
+    let server = &shop.server;
     let offsite = Offsite::new(server);
 
     rename(server, "near", "away");

@@ -9,6 +9,7 @@ mod copies;
 mod encrypted;
 mod failover;
 mod kept;
+mod outage;
 mod owed;
 mod owed_sealed;
 mod receiving;

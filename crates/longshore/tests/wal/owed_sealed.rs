@@ -33,6 +33,10 @@ fn files_that_pg_wal_still_has_are_encrypted_and_signed_as_asked() {
     let refused = text(&shop.done(&format!("{settle} {strict}"), 2));
     assert!(refused.contains("nobody is named"), "{refused}");
     assert_eq!(owed(server, "main"), names);
+    let unsigned = format!("{settle} --encrypt-to {to} {strict} --require-signature");
+    let refused = text(&shop.done(&unsigned, 2));
+    assert!(refused.contains("sign"), "{refused}");
+    assert_eq!(owed(server, "main"), names);
     let signed = format!("--signer {signer} --require-signature");
     let line = format!("{settle} --encrypt-to {to} --sign {key} {strict} {signed}");
     shop.done(&line, 0);

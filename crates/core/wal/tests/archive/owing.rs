@@ -343,6 +343,9 @@ fn another_content_of_the_name_is_brought_from_nowhere() {
     assert_eq!(held(&three.home), [1, 2]);
     let owed = three.owed_of(MAIN);
     assert_eq!((owed.names.len(), owed.lost.len()), (1, 1));
+    // Nor does it keep anybody from giving up the file.
+    let copies = three.copies.each_ref().map(|disk| archive(disk).unwrap());
+    assert_eq!(three.give_up(&copies.each_ref()), [name(1, 3)]);
 }
 
 /// Goal: a debt is to the database's own archive, whatever that is called now and wherever it is; it is told once, and another

@@ -162,7 +162,7 @@ impl<'a> Standing<'a> {
                 failure,
                 is_away: true,
             }) => {
-                if waits {
+                if self.owed.is_there {
                     // It went away once more: the next push does not wait for it.
                     let location = self.location.path();
                     let creditor = Creditor {
@@ -251,9 +251,10 @@ impl<'a> Standing<'a> {
     fn to_copies(&self, mut keeping: Option<&mut Keeping<'_>>) -> Vec<String> {
         let mut reached = Vec::new();
         // One that failed the last time may take minutes to fail again. It gets the file from the process that brings WAL.
+        let failing = self.pg_wal.failing();
         let fails = |target: &&String| {
             let copy = follow::copy_of(self.way.database, target);
-            self.pg_wal.is_failing(&copy)
+            failing.contains(&copy)
         };
         let (failing, well): (Vec<&String>, Vec<&String>) = self.copies.iter().partition(fails);
         let last = well.len();

@@ -191,10 +191,10 @@ pub fn run(options: &WalPush, context: &Context) -> Result<Exit, Failure> {
 }
 
 /// Brings the database's own archive what it is owed, wherever that is now, and whether or not pushes do that. The list has the
-/// reason why the rest stays.
+/// reason why the rest stays. Returns whether the copies keep what they must.
 ///
 /// Errors: a process that brings it now; those of opening the archives, and of the list.
-pub fn settle_now(way: Way<'_>, context: &Context) -> Result<(), Failure> {
+pub fn settle_now(way: Way<'_>, context: &Context) -> Result<Result<(), Error>, Failure> {
     let database = way.database;
     let rounds = Rounds::of(way, context.config.copies_of(database), context)?;
     let turn = rounds.own_turn()?;
@@ -210,14 +210,17 @@ pub fn settle_now(way: Way<'_>, context: &Context) -> Result<(), Failure> {
     let home = rounds.own.open(context)?.with_keyring(&rounds.keyring);
     let home = home.with_tags(rounds.pg_wal.tag_key());
     rounds.settle(&turn, Some(&home), &copies)?;
-    rounds.renew(&copies);
-    Ok(())
+    Ok(rounds.renew(&copies))
 }
 
-/// Gives up what is lost, after a look whether a copy has it again. Has the copies' archives keep no more than what still waits.
+/// Gives up what is lost, after a look whether a copy has it again. Has the copies' archives keep no more than what still waits,
+/// and returns whether they do.
 ///
 /// Errors: a process that brings WAL now; a copy that cannot be looked at; those of the list.
-pub fn give_up_now(way: Way<'_>, context: &Context) -> Result<Vec<WalName>, Failure> {
+pub fn give_up_now(
+    way: Way<'_>,
+    context: &Context,
+) -> Result<(Vec<WalName>, Result<(), Error>), Failure> {
     let rounds = Rounds::of(way, context.config.copies_of(way.database), context)?;
     let turn = rounds.own_turn()?;
     let copies = rounds.open_copies()?;
@@ -233,8 +236,7 @@ pub fn give_up_now(way: Way<'_>, context: &Context) -> Result<Vec<WalName>, Fail
     let given_up = rounds
         .pg_wal
         .give_up(&turn, way.database, &archives, clock)?;
-    rounds.renew(&copies);
-    Ok(given_up)
+    Ok((given_up, rounds.renew(&copies)))
 }
 
 /// The tools of each round of the archives.
@@ -271,7 +273,7 @@ impl<'a> Rounds<'a> {
         let form = Way { asked, ..way }.form(&place, context)?;
         Ok(Rounds {
             pg_wal: way.open(context)?,
-            // Segments that are refused here are not copied, either. What pg_wal still has is signed as a push signs it.
+            // Segments that are refused here are not copied, either. A file that pg_wal still has is signed as a push signs it.
             keyring: signing_keyring(context, (way.sign, way.keys), &form)?,
             location: own.path(),
             own,
@@ -320,7 +322,8 @@ impl<'a> Rounds<'a> {
         let copies = self.open_copies()?;
         let is_owed = self.is_owed();
         if is_owed {
-            self.renew(&copies);
+            // The next process does what fails here.
+            let _failed = self.renew(&copies);
             self.share((turn, ahead), &copies)?;
         }
         let home = match self.own.open(self.context) {
@@ -345,7 +348,7 @@ impl<'a> Rounds<'a> {
         };
         let home = home.with_tags(self.pg_wal.tag_key());
         let mut files = self.settle(turn, Some(&home), &copies)?.files;
-        self.renew(&copies);
+        let _failed = self.renew(&copies);
         let mut reached = Vec::new();
         for copy in copies {
             match self.follow(turn, &home, &copy) {
@@ -365,13 +368,15 @@ impl<'a> Rounds<'a> {
         }))
     }
 
-    /// Has the copies keep what is owed, as long as it is. The next process does what fails here.
-    fn renew(&self, copies: &[OpenCopy<'_>]) {
+    /// Has the copies keep what is owed, as long as it is.
+    ///
+    /// Errors: those of [`PgWal::renew_kept`].
+    fn renew(&self, copies: &[OpenCopy<'_>]) -> Result<(), Error> {
         let are_all = copies.len() == self.copies.len();
         let archives: Vec<&WalArchive> = copies.iter().map(|copy| &copy.archive).collect();
         let debtor = keeping::debtor(&self.pg_wal, self.way.database, self.context);
         let clock = &*self.context.clock;
-        let _failed = self.pg_wal.renew_kept(&debtor, (&archives, are_all), clock);
+        self.pg_wal.renew_kept(&debtor, (&archives, are_all), clock)
     }
 
     fn note_failed(&self, target: &str, why: &str) -> Result<(), Error> {
@@ -419,9 +424,12 @@ impl<'a> Rounds<'a> {
             let pushed = self
                 .pg_wal
                 .push_ahead(turn, archive, form, working.reach, clock);
-            let error = pushed.map_or_else(Some, |result| result.error);
-            if let Some(error) = error {
-                self.note_failed(copy.target, &error.to_string())?;
+            match pushed.map_or_else(Some, |result| result.error) {
+                Some(error) => self.note_failed(copy.target, &error.to_string())?,
+                None => {
+                    let key = copy_of(self.way.database, copy.target);
+                    self.pg_wal.note_well(&key, clock)?;
+                }
             }
         }
         self.settle(turn, None, copies).map(drop)

@@ -66,9 +66,10 @@ pub fn run(options: &WalOwed, context: &Context) -> Result<Exit, Failure> {
         sign: options.sign.as_deref(),
         keys: &options.keys,
     };
+    let mut kept = Ok(());
     if options.settle {
         let settled = follow::settle_now(way, context);
-        settled.map_err(|failure| match taken {
+        kept = settled.map_err(|failure| match taken {
             0 => failure,
             taken => Failure {
                 text: format!("{taken} files were taken over; then: {}", failure.text),
@@ -76,10 +77,10 @@ pub fn run(options: &WalOwed, context: &Context) -> Result<Exit, Failure> {
             },
         })?;
     }
-    let given_up = match options.give_up {
-        true => follow::give_up_now(way, context)?,
-        false => Vec::new(),
-    };
+    let mut given_up = Vec::new();
+    if options.give_up {
+        (given_up, kept) = follow::give_up_now(way, context)?;
+    }
     let list = pg_wal.owed_list()?;
     let owed = list.of(database);
     context.output.say(&shown(&owed, database));
@@ -96,7 +97,12 @@ pub fn run(options: &WalOwed, context: &Context) -> Result<Exit, Failure> {
     if let Some(why) = &report.unknown {
         context.output.warn(&debt::unknown_text(why));
     }
-    let exit = match report.debts.is_empty() && report.unknown.is_none() {
+    if let Err(error) = &kept {
+        context.output.warn(&format!(
+            "a copy may keep more WAL than is owed, or less: {error}; the next push tries again"
+        ));
+    }
+    let exit = match report.debts.is_empty() && report.unknown.is_none() && kept.is_ok() {
         true => Exit::Done,
         false => Exit::Warnings,
     };
