@@ -480,7 +480,7 @@ pub struct WalOwed {
     /// With --settle: encrypt for age1... or @FILE, as in archive_command. Repeatable.
     ///
     /// It is needed where archive_command has this option, since files that pg_wal still has are stored as a push stores them. The
-    /// default is `recipients` of the target, else of [encryption].
+    /// default is `recipients` of the target, else of [encryption], unless [database.NAME.wal] has `encrypt = false`.
     #[arg(
         long,
         value_name = "RECIPIENT",

@@ -1,7 +1,7 @@
 //! Goal: a copy's archive has a record for what is owed from before the debt is noted until it is paid, and no longer; the
 //! records of a clone's origin are none of the clone's.
 //! Method: simulated disks with hand-made segments, of which one fails, or loses power, from each of its steps on.
-//! Not covered: expires that read the records (`wal/owed.rs` of the program).
+//! Not covered: expires that read the records (`wal/kept.rs` of the program).
 
 use std::path::Path;
 

@@ -1,9 +1,9 @@
 //! `wal push`: stores one file in the archive, as the server's archive_command.
 //!
 //! Invariants
-//! - Exit code 0 means that the file is in the archive, durably; PostgreSQL removes its own copy then.
+//! - Exit code 0 means that the file is in the archive, durably; PostgreSQL removes its own copy then. Where the configuration
+//!   lets a push succeed while the archive is away, the file is in a copy's archive (`away.rs`).
 //! - No code is above 125, which would end the server's archiver.
-//!   Where the configuration lets a push succeed while the archive is away, it is in a copy's archive (`away.rs`).
 //! - The look-ahead never decides: each call makes sure of its own file. Nothing that waits is ever dropped.
 //!
 //! Leaves to others: the archive (`longshore-wal`).
