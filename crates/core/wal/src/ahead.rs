@@ -220,6 +220,23 @@ impl PgWal {
             .map_err(Error::io("create", self.path.join(PLACE)))
     }
 
+    /// The directory of notes, which is made if need be, and whose own name is durable: the process that made it may have been
+    /// killed before. `first`: a file that is written there only after this.
+    pub(super) fn durable_place(&self, first: &str) -> Result<Arc<dyn Dir>, Error> {
+        let opened = || {
+            match self.dir.create_dir(Path::new(PLACE)) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                made => made?,
+            }
+            let place = self.dir.dir(Path::new(PLACE))?;
+            if place.stat(Path::new(first)).is_err() {
+                self.dir.sync(Path::new(""))?;
+            }
+            Ok(place)
+        };
+        opened().map_err(Error::io("create", self.path.join(PLACE)))
+    }
+
     /// Whether a look-ahead would find work: a waiting file other than `own`, which the call itself pushes, without a
     /// note. `segment_bytes`: the size of the server's segments; 0 if it is not known.
     pub fn has_work_ahead(

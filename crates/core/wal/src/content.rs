@@ -163,34 +163,40 @@ impl FromStr for ContentSum {
             [plain] => (plain, None),
             [plain, key, block_bytes, all] => {
                 let tags = TagsSum {
-                    key: of_hex(key).ok_or(())?,
+                    key: array_of_hex(key)?,
                     block_bytes: block_bytes.parse().map_err(drop)?,
-                    all: of_hex(all).ok_or(())?,
+                    all: array_of_hex(all)?,
                 };
                 (plain, Some(tags))
             }
             _ => return Err(()),
         };
         Ok(ContentSum {
-            plain: of_hex(plain).ok_or(())?,
+            plain: array_of_hex(plain)?,
             tags,
         })
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Two hexadecimal digits for each byte.
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn of_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    if text.len() != 2 * N || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return None;
-    }
-    let mut bytes = [0; N];
-    for (i, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * i..2 * i + 2)?, 16).ok()?;
-    }
-    Some(bytes)
+/// The bytes of a hexadecimal text.
+pub(super) fn of_hex(text: &[u8]) -> Option<Vec<u8>> {
+    let digit = |byte: u8| (byte as char).to_digit(16);
+    let byte = |pair: &[u8]| match *pair {
+        [high, low] => Some((digit(high)? << 4 | digit(low)?) as u8),
+        _ => None,
+    };
+    text.chunks(2).map(byte).collect()
+}
+
+/// As many bytes as are expected.
+fn array_of_hex<const N: usize>(text: &str) -> Result<[u8; N], ()> {
+    let bytes = of_hex(text.as_bytes()).ok_or(())?;
+    bytes.try_into().map_err(drop)
 }
 
 #[cfg(test)]

@@ -34,8 +34,8 @@ use longshore_pg::{Lsn, SegmentName, SegmentSize};
 
 use super::ahead::{AheadLock, PLACE};
 use super::archive::Outgoing;
-use super::content::ContentSum;
-use super::kept::{DebtMark, Kept, place};
+use super::content::{ContentSum, of_hex};
+use super::kept::{DebtMark, Kept, location_text};
 use super::{Error, PgWal, WalArchive};
 
 const NOTE: &str = "owed";
@@ -66,8 +66,6 @@ pub struct Owed {
     pub names: Vec<WalName>,
     /// Of these, the files that neither an archive in reach nor pg_wal has.
     pub lost: BTreeSet<WalName>,
-    /// Where the archive was when it began to be owed, as texts.
-    pub locations: BTreeSet<String>,
     /// Why the last attempt to bring them failed.
     pub why: Option<String>,
     /// In that attempt the archive was there, and refused what it is owed: it has another branch's.
@@ -79,7 +77,7 @@ pub struct Owed {
     pub(super) sums: BTreeMap<WalName, ContentSum>,
     /// The archives of copies that keep it.
     pub(super) kept: Vec<Kept>,
-    /// The location of each.
+    /// The location of each, as a text.
     places: BTreeMap<WalName, String>,
 }
 
@@ -110,9 +108,15 @@ impl Owed {
         first_segment(self.waiting())
     }
 
+    /// Where the archive was when it began to be owed, as texts.
+    pub fn locations(&self) -> BTreeSet<&str> {
+        self.places.values().map(String::as_str).collect()
+    }
+
     /// Whether some of it was noted while the archive had another location.
     pub fn is_elsewhere(&self, location: &Path) -> bool {
-        self.locations.iter().any(|at| *at != place(location))
+        let here = location_text(location);
+        self.places.values().any(|at| *at != here)
     }
 
     /// From where on a copy's archive has to keep WAL for what can still be brought, and for `more`; `None`: an expire removes
@@ -126,14 +130,14 @@ impl Owed {
 
     /// Whether the archive at this location has a record of this mark from there on.
     pub fn is_kept(&self, location: &Path, mark: DebtMark, from: Lsn) -> bool {
-        let here = place(location);
+        let here = location_text(location);
         let mut there = self.kept.iter().filter(|kept| kept.location == here);
         there.any(|kept| kept.mark == mark && kept.from <= from)
     }
 
     /// The part of it that is owed to the archive at this location.
     pub(super) fn at(mut self, location: &Path) -> Owed {
-        let (here, places) = (place(location), &self.places);
+        let (here, places) = (location_text(location), &self.places);
         self.sums.retain(|name, _| places.get(name) == Some(&here));
         self.in_order()
     }
@@ -190,6 +194,15 @@ impl OwedList {
         OwedList::of_lines(lines(bytes))
     }
 
+    /// The list in a hexadecimal text. A text that is none is a line that nobody understands, so that it is not known what is
+    /// owed.
+    pub fn parse_hex(text: &[u8]) -> OwedList {
+        match of_hex(text) {
+            Some(bytes) => OwedList::parse(&bytes),
+            None => OwedList::of_lines([Line::Unread(String::from_utf8_lossy(text).into_owned())]),
+        }
+    }
+
     fn of_lines(lines: impl IntoIterator<Item = Line>) -> OwedList {
         let mut list = OwedList::default();
         for line in lines {
@@ -204,7 +217,6 @@ impl OwedList {
                     // A second content of one name was not written here.
                     let before = owed.sums.insert(name, sum);
                     list.unread += usize::from(before.is_some_and(|before| !before.is_same(&sum)));
-                    owed.locations.insert(location.clone());
                     owed.places.insert(name, location);
                 }
                 Line::Note {
@@ -261,7 +273,7 @@ impl PgWal {
             name: out.name,
             database: database.clone(),
             sum: ContentSum::of(out, self.tag_key().as_deref())?,
-            location: place(creditor.location),
+            location: location_text(creditor.location),
         };
         let mut other = false;
         self.change_debts(clock, |lines| {
@@ -301,7 +313,11 @@ impl PgWal {
         creditor: Creditor<'_>,
         clock: &dyn Clock,
     ) -> Result<(BTreeSet<WalName>, BTreeSet<String>), Error> {
-        let (from, to, here) = (key(of), key(creditor.database), place(creditor.location));
+        let (from, to, here) = (
+            key(of),
+            key(creditor.database),
+            location_text(creditor.location),
+        );
         let (mut moved, mut locations) = (BTreeSet::new(), BTreeSet::new());
         let mut twice = None;
         self.change_debts(clock, |lines| {
@@ -349,7 +365,7 @@ impl PgWal {
         why: &str,
         clock: &dyn Clock,
     ) -> Result<(), Error> {
-        let (own, here) = (key(creditor.database), place(creditor.location));
+        let (own, here) = (key(creditor.database), location_text(creditor.location));
         self.change_debts(clock, |lines| {
             let is = |line: &Line, kinds: &[Note]| line.is_one_of(&own, kinds);
             lines.retain(|line| !is(line, &[Note::There]));
@@ -376,7 +392,7 @@ impl PgWal {
         (why, is_there): (Option<(&str, Note)>, bool),
         clock: &dyn Clock,
     ) -> Result<(), Error> {
-        let (own, here) = (key(creditor.database), place(creditor.location));
+        let (own, here) = (key(creditor.database), location_text(creditor.location));
         let is_paid = |name: &WalName, sum: &ContentSum| {
             let came = owed.sums.get(name).filter(|_| paid.contains(name));
             came.is_some_and(|came| came.is_same(sum))
@@ -471,14 +487,7 @@ impl PgWal {
         change: impl FnOnce(&mut Vec<Line>),
     ) -> Result<(), Error> {
         let path = self.path.join(PLACE);
-        self.make_place()?;
-        let place = self.dir.dir(Path::new(PLACE));
-        let place = place.map_err(Error::io("open", &path))?;
-        if place.stat(Path::new(NOTE)).is_err() {
-            // The process that made the directory may have been killed before its name was durable.
-            let synced = self.dir.sync(Path::new(""));
-            synced.map_err(Error::io("sync", &self.path))?;
-        }
+        let place = self.durable_place(NOTE)?;
         let changed = SmallFile::new(place, NOTE, NOTE_MAX).change(clock, 0o600, |before| {
             let before = lines(before.unwrap_or_default());
             let mut after = before.clone();
@@ -693,6 +702,7 @@ fn key(database: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::content::hex;
 
     const SUM: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 
@@ -719,7 +729,7 @@ mod tests {
             "of files that are not owed none is lost"
         );
         assert_eq!(main.why.as_deref(), Some("it is away"));
-        assert_eq!(main.locations.len(), 2);
+        assert_eq!(main.locations().len(), 2);
         assert_eq!((list.of("else").names.len(), list.unread), (1, 0));
         assert_eq!(list.of("none"), Owed::default());
         let databases: Vec<&str> = list.debts().map(|(name, _)| name).collect();
@@ -735,6 +745,19 @@ mod tests {
             let again: Vec<String> = lines(text.as_bytes()).iter().map(Line::to_string).collect();
             assert_eq!(again.join("\n"), text.trim_end_matches('\n'));
         }
-        assert_eq!(place(Path::new("/a\tb\nc")), "/a\\tb\\nc");
+        assert_eq!(location_text(Path::new("/a\tb\nc")), "/a\\tb\\nc");
+    }
+
+    #[test]
+    fn an_answer_that_is_no_list_leaves_it_unknown_and_not_empty() {
+        let line = "00000001000000000000000";
+        let text = format!("{line}7\tmain\t{SUM}\t/near\n{line}8\n");
+        let list = OwedList::parse_hex(hex(text.as_bytes()).as_bytes());
+        assert_eq!(list, OwedList::parse(text.as_bytes()));
+        assert_eq!((list.of("main").names.len(), list.unread), (1, 1));
+        assert_eq!(OwedList::parse_hex(b"").unread, 0);
+        for other in ["0", "zz", "00g0", "\\x61", "é"] {
+            assert_eq!(OwedList::parse_hex(other.as_bytes()).unread, 1, "{other}");
+        }
     }
 }

@@ -23,6 +23,7 @@ use longshore_pg::Lsn;
 use uuid::Uuid;
 
 use super::ahead::{AheadLock, PLACE};
+use super::content::hex;
 use super::needs::{ClusterNeed, Need, NeedRecord, Purpose};
 use super::{Error, PgWal, WalArchive};
 
@@ -65,7 +66,7 @@ impl DebtMark {
 impl Kept {
     pub fn new(location: &Path, mark: DebtMark, from: Lsn) -> Kept {
         Kept {
-            location: place(location),
+            location: location_text(location),
             mark,
             from,
         }
@@ -129,18 +130,13 @@ impl PgWal {
         clock: &dyn Clock,
     ) -> Result<DebtMark, Error> {
         let (name, path) = self.mark_of(database);
-        self.make_place()?;
-        let made = || -> io::Result<()> {
-            // The process that made the directory may have been killed before its name was durable.
-            self.dir.sync(Path::new(""))?;
-            let dir = self.dir.dir(Path::new(PLACE))?;
-            SmallFile::new(dir, &*name, MARK_LEN).change(clock, 0o600, |before| {
-                let new = || Uuid::new_v4().to_string().into_bytes();
-                let is_mark = before.is_some_and(|bytes| parsed(bytes).is_some());
-                Ok::<_, io::Error>(((!is_mark).then(new), ()))
-            })
-        };
-        made().map_err(Error::io("write", &path))?;
+        let dir = self.durable_place(&name)?;
+        let made = SmallFile::new(dir, &*name, MARK_LEN).change(clock, 0o600, |before| {
+            let new = || Uuid::new_v4().to_string().into_bytes();
+            let is_mark = before.is_some_and(|bytes| parsed(bytes).is_some());
+            Ok::<_, io::Error>(((!is_mark).then(new), ()))
+        });
+        made.map_err(Error::io("write", &path))?;
         let gone = || Error::io("read", path)(io::ErrorKind::NotFound.into());
         self.debt_mark(database)?.ok_or_else(gone)
     }
@@ -223,17 +219,13 @@ impl WalArchive {
 }
 
 /// A location as lists have it, in one line.
-pub(super) fn place(location: &Path) -> String {
+pub(super) fn location_text(location: &Path) -> String {
     location.to_string_lossy().escape_debug().to_string()
 }
 
 /// A part of a file's name for a database, whose own name may have any letters: no two have the same.
 fn short(database: &str) -> String {
-    let digest = digest_of(database.as_bytes());
-    digest[..16]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hex(&digest_of(database.as_bytes())[..16])
 }
 
 fn parsed(bytes: &[u8]) -> Option<Uuid> {

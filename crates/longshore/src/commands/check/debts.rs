@@ -63,37 +63,5 @@ fn ask(connection: &mut Connection) -> Result<OwedList, Error> {
     let (file, len_max) = OWED_LIST;
     let sql = format!("SELECT encode(pg_read_binary_file('{file}', 0, {len_max}, true), 'hex')");
     let rows = connection.query(&sql)?;
-    let hex = rows.bytes(0, 0).unwrap_or_default();
-    Ok(OwedList::parse(&of_hex(hex)))
-}
-
-/// The bytes of a hexadecimal text. A text that is none becomes a line that nobody understands, so that it is not known what is owed.
-fn of_hex(hex: &[u8]) -> Vec<u8> {
-    let digit = |byte: u8| (byte as char).to_digit(16);
-    let byte = |pair: &[u8]| match *pair {
-        [high, low] => Some((digit(high)? << 4 | digit(low)?) as u8),
-        _ => None,
-    };
-    let bytes: Option<Vec<u8>> = hex.chunks(2).map(byte).collect();
-    bytes.unwrap_or_else(|| b"no list".to_vec())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_answer_that_is_no_list_leaves_it_unknown_and_not_empty() {
-        let line = b"a line of a later version";
-        let hex: String = line.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(of_hex(hex.as_bytes()), line);
-        assert_eq!(OwedList::parse(&of_hex(b"")).unread, 0);
-        for other in ["0", "zz", "00g0", "\\x61"] {
-            assert_eq!(
-                OwedList::parse(&of_hex(other.as_bytes())).unread,
-                1,
-                "{other}"
-            );
-        }
-    }
+    Ok(OwedList::parse_hex(rows.bytes(0, 0).unwrap_or_default()))
 }

@@ -96,7 +96,7 @@ impl DebtRow {
         let since = owed.since().map(|name| name.to_string());
         let mut row = DebtRow {
             database: name.to_owned(),
-            archives: owed.locations.iter().cloned().collect(),
+            archives: owed.locations().into_iter().map(str::to_owned).collect(),
             file_count: owed.names.len(),
             since,
             lost_count: owed.lost.len(),
@@ -157,7 +157,7 @@ fn owed_text(name: &str, owed: &Owed, context: &Context) -> String {
         Some(target) => format!("the archive of target {target}"),
         None => format!("the archive of database {name}"),
     };
-    let at: Vec<&str> = owed.locations.iter().map(String::as_str).collect();
+    let at: Vec<&str> = owed.locations().into_iter().collect();
     let why = owed.why.as_ref().map(|why| format!(": {why}"));
     format!(
         "{}{} owed to {target} ({}){}",

@@ -243,6 +243,8 @@ pub fn give_up_now(
 struct Rounds<'a> {
     pg_wal: PgWal,
     keyring: Arc<Keyring>,
+    /// In which the own archive stores what comes from pg_wal.
+    form: StorageForm,
     own: ArchiveLocation,
     /// Where it is: what is owed at another place is none of this process's.
     location: PathBuf,
@@ -275,6 +277,7 @@ impl<'a> Rounds<'a> {
             pg_wal: way.open(context)?,
             // Segments that are refused here are not copied, either. A file that pg_wal still has is signed as a push signs it.
             keyring: signing_keyring(context, (way.sign, way.keys), &form)?,
+            form,
             location: own.path(),
             own,
             way,
@@ -442,13 +445,8 @@ impl<'a> Rounds<'a> {
         home: Option<&WalArchive>,
         copies: &[OpenCopy<'_>],
     ) -> Result<Settled, Failure> {
-        let own = archive_of(self.way.database, None);
-        let asked = (None, None);
-        let form = Way { asked, ..self.way }.form(&own, self.context)?;
-        let home = home.map(|archive| ToSettle {
-            archive,
-            form: &form,
-        });
+        let form = &self.form;
+        let home = home.map(|archive| ToSettle { archive, form });
         let others: Vec<ToSettle<'_>> = copies
             .iter()
             .map(|copy| ToSettle {
