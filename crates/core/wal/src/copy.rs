@@ -9,9 +9,11 @@
 //!   leaves no gap.
 //! - Before anything is copied, the last segment that both have of each timeline is compared: two branches of a cluster
 //!   have the same names, and a border between two segments can agree by chance. A timeline of which nothing can be
-//!   compared is refused.
+//!   compared is refused. Where certain contents are asked for, and the second archive's file of that name is damaged or cannot
+//!   be read here, an earlier segment is compared in its place.
 //! - A file that cannot be read, or whose signature is refused, is told and left out, as the first archive lacks it; nothing
-//!   else is. Where a certain content is asked for, so is a file of which nobody here can tell whether it has that.
+//!   else is. Where a certain content is asked for, so is a file of which nobody here can tell whether it has that, and one in
+//!   whose place the second archive has a damaged file, or one that cannot be read here: that file stays as it is.
 //! - An error says at which archive it arose: one that cannot be read says nothing about the other.
 //!
 //! Leaves to others: what a push refuses (`archive.rs`), and from where on WAL is needed (`longshore-repository`).
@@ -22,13 +24,17 @@ use std::sync::Arc;
 
 use longshore_io::{Clock, File, Via};
 use longshore_pg::wal::WalName;
-use longshore_pg::{Lsn, SegmentName, Timeline};
+use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
 
 use super::content::ContentSum;
 use super::memory::MemoryFile;
 use super::place::Wanted;
 use super::stored::Object;
 use super::{Error, Outgoing, PushResult, Run, StorageForm, WalArchive};
+
+/// The most earlier segments of a timeline that are looked at until one can be compared: where none of so many can be, the
+/// others cannot be, either.
+const EARLIER_MAX: usize = 8;
 
 /// The WAL that the second archive lacks, in the order in which it is copied.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -40,6 +46,8 @@ pub struct WalToCopy {
     pub stored_bytes: u64,
     /// The content that files of these names must have: another one is left out.
     pub(super) sums: BTreeMap<WalName, ContentSum>,
+    /// For segments in `compared`, earlier ones that both archives have, in the order in which they are tried.
+    earlier: BTreeMap<WalName, Vec<WalName>>,
 }
 
 impl WalToCopy {
@@ -60,14 +68,15 @@ impl WalArchive {
         to: Option<&WalArchive>,
         needed: &dyn Fn(Timeline, Lsn, Lsn) -> bool,
     ) -> Result<WalToCopy, Error> {
-        self.todo(to, needed).map_err(Error::from)
+        self.todo(to, needed, &BTreeMap::new()).map_err(Error::from)
     }
 
-    /// [`WalArchive::lacking`] that also tells at which archive an error arose.
+    /// [`WalArchive::lacking`] that asks for certain contents, and also tells at which archive an error arose.
     pub(super) fn todo(
         &self,
         to: Option<&WalArchive>,
         needed: &dyn Fn(Timeline, Lsn, Lsn) -> bool,
+        sums: &BTreeMap<WalName, ContentSum>,
     ) -> Result<WalToCopy, CopyError> {
         let size = self.identified().map_err(CopyError::Here)?.segment_size;
         let to = to.filter(|to| to.identity().is_some());
@@ -104,11 +113,16 @@ impl WalArchive {
             false => histories.map(WalName::History).collect(),
         };
         names.extend(segments.into_iter().map(WalName::Segment));
+        let earlier = compared.iter().filter(|_| !sums.is_empty()).map(|name| {
+            let earlier = earlier_common((&here, &there), *name, size, sums);
+            (WalName::Segment(*name), earlier)
+        });
         Ok(WalToCopy {
             names,
+            earlier: earlier.collect(),
             compared: compared.into_iter().map(WalName::Segment).collect(),
             stored_bytes,
-            sums: BTreeMap::new(),
+            sums: sums.clone(),
         })
     }
 
@@ -250,17 +264,48 @@ pub(super) fn has(runs: &[Run], name: SegmentName) -> bool {
 
 /// The last segment of a timeline that is in both.
 fn last_common(one: &[Run], other: &[Run], timeline: Timeline) -> Option<SegmentName> {
-    let of_timeline = |run: &&Run| run.span.last.timeline == timeline;
+    common(one, other, timeline).map(|(_, last)| last).max()
+}
+
+/// The first and the last segment of each run of a timeline that is in both.
+fn common<'a>(
+    one: &'a [Run],
+    other: &'a [Run],
+    timeline: Timeline,
+) -> impl Iterator<Item = (SegmentName, SegmentName)> + 'a {
+    let of_timeline = move |run: &&Run| run.span.last.timeline == timeline;
     let overlap = |a: &Run, b: &Run| {
-        let last = a.span.last.min(b.span.last);
-        (a.span.first.max(b.span.first) <= last).then_some(last)
+        let (first, last) = (a.span.first.max(b.span.first), a.span.last.min(b.span.last));
+        (first <= last).then_some((first, last))
     };
     let one = one.iter().filter(of_timeline);
-    one.flat_map(|a| {
+    one.flat_map(move |a| {
         let other = other.iter().filter(of_timeline);
         other.filter_map(move |b| overlap(a, b))
     })
-    .max()
+}
+
+/// Segments of a timeline before `last` that are in both: first those of which no certain content is asked for, the latest of
+/// each first.
+fn earlier_common(
+    (one, other): (&[Run], &[Run]),
+    last: SegmentName,
+    size: SegmentSize,
+    sums: &BTreeMap<WalName, ContentSum>,
+) -> Vec<WalName> {
+    let mut runs: Vec<_> = common(one, other, last.timeline).collect();
+    runs.sort_unstable_by_key(|(_, last)| std::cmp::Reverse(*last));
+    let before = |name: &SegmentName| {
+        let end = name.start(size).0.checked_sub(1)?;
+        Some(SegmentName::holding(name.timeline, Lsn(end), size))
+    };
+    let of_run = |(first, last): (SegmentName, SegmentName)| {
+        std::iter::successors(Some(last), before).take_while(move |name| *name >= first)
+    };
+    let names = runs.into_iter().flat_map(of_run);
+    let names = names.filter(|name| *name < last).map(WalName::Segment);
+    let (asked, others): (Vec<_>, Vec<_>) = names.partition(|name| sums.contains_key(name));
+    others.into_iter().chain(asked).take(EARLIER_MAX).collect()
 }
 
 /// Whether this file is what cannot be read.
@@ -307,8 +352,10 @@ pub struct WalCopied {
     pub unreadable: Vec<Error>,
     /// Their names, in the same order.
     pub(super) left_out: Vec<WalName>,
-    /// The files that the second archive took, or has already with the same bytes.
+    /// The files that were to be copied, and that the second archive took, or has already with the same bytes.
     pub(super) held: Vec<WalName>,
+    /// Those in whose place the second archive has a file that cannot be compared, and why.
+    pub(super) in_the_way: Vec<(WalName, Error)>,
 }
 
 /// Pushes files of `from` to `to`, in order, as long as `goes_on`.
@@ -337,18 +384,31 @@ pub(super) fn copy_on(
     goes_on: &dyn Fn() -> bool,
     copied: &mut WalCopied,
 ) -> Result<(), CopyError> {
-    let known = from.histories().map_err(CopyError::Here)?;
-    let mut histories: HashMap<Timeline, Outgoing> = HashMap::new();
-    for name in todo.compared.iter().chain(&todo.names) {
+    let mut copying = Copying {
+        known: from.histories().map_err(CopyError::Here)?,
+        histories: HashMap::new(),
+        archives: (from, to),
+        todo,
+        form,
+        clock,
+    };
+    for name in &todo.compared {
+        if !goes_on() {
+            return Ok(());
+        }
+        copying.compare(*name)?;
+    }
+    for name in &todo.names {
         if !goes_on() {
             break;
         }
-        let asked = (*name, todo.sums.get(name));
-        let pushed = match from.copied(to, asked, (&known, &mut histories), form, clock) {
-            Ok(pushed) => pushed,
-            // Without it nothing is known of the rest.
-            Err(CopyError::File(error)) if todo.compared.contains(name) => {
-                return Err(CopyError::Here(error));
+        match copying.copy_whole(*name) {
+            Ok(pushed) => {
+                if let PushResult::Stored { stored_bytes, .. } = pushed {
+                    copied.files += 1;
+                    copied.stored_bytes += stored_bytes;
+                }
+                copied.held.push(*name);
             }
             Err(CopyError::File(
                 error @ (Error::Damaged { .. }
@@ -360,25 +420,74 @@ pub(super) fn copy_on(
             )) => {
                 copied.unreadable.push(error);
                 copied.left_out.push(*name);
-                continue;
+            }
+            Err(CopyError::There(error))
+                if todo.sums.contains_key(name) && error.is_fault_of_file() =>
+            {
+                copied.in_the_way.push((*name, error));
             }
             Err(error) => return Err(error),
-        };
-        if let PushResult::Stored { stored_bytes, .. } = pushed {
-            if let WalName::Segment(segment) = name
-                && todo.compared.contains(name)
-            {
-                // It was there, and is gone: nothing was compared.
-                return Err(CopyError::There(Error::CopyUnknown {
-                    archive: from.path().to_owned(),
-                    to: to.path().to_owned(),
-                    name: *segment,
-                }));
-            }
-            copied.files += 1;
-            copied.stored_bytes += stored_bytes;
         }
-        copied.held.push(*name);
     }
     Ok(())
+}
+
+/// A copy of WAL that goes on.
+struct Copying<'a> {
+    archives: (&'a WalArchive, &'a WalArchive),
+    todo: &'a WalToCopy,
+    /// The timelines of which the first archive has the history.
+    known: Vec<Timeline>,
+    histories: HashMap<Timeline, Outgoing>,
+    form: &'a StorageForm,
+    clock: &'a dyn Clock,
+}
+
+impl Copying<'_> {
+    fn copy(&mut self, name: WalName) -> Result<PushResult, CopyError> {
+        let (from, to) = self.archives;
+        let asked = (name, self.todo.sums.get(&name));
+        let known = (&*self.known, &mut self.histories);
+        from.copied(to, asked, known, self.form, self.clock)
+    }
+
+    /// Where a certain content is asked for, also reads the second archive's file if it was there already: the sums at its end
+    /// do not show that the bytes before are whole.
+    fn copy_whole(&mut self, name: WalName) -> Result<PushResult, CopyError> {
+        let pushed = self.copy(name)?;
+        if pushed == PushResult::Already && self.todo.sums.contains_key(&name) {
+            let read = self.archives.1.check_blocks(name);
+            read.map_err(CopyError::There)?;
+        }
+        Ok(pushed)
+    }
+
+    /// Compares the last segment that both have of a timeline, or where that cannot be compared, an earlier one.
+    fn compare(&mut self, last: WalName) -> Result<(), CopyError> {
+        let (from, to) = self.archives;
+        let mut fault = None;
+        let earlier = self.todo.earlier.get(&last).into_iter().flatten();
+        for name in std::iter::once(&last).chain(earlier) {
+            match (self.copy(*name), name) {
+                // It was there, and is gone: nothing was compared.
+                (Ok(PushResult::Stored { .. }), WalName::Segment(segment)) => {
+                    return Err(CopyError::There(Error::CopyUnknown {
+                        archive: from.path().to_owned(),
+                        to: to.path().to_owned(),
+                        name: *segment,
+                    }));
+                }
+                (Ok(_), _) => return Ok(()),
+                // Without it nothing is known of the rest.
+                (Err(CopyError::File(error)), _) => return Err(CopyError::Here(error)),
+                (Err(CopyError::There(error)), _)
+                    if !self.todo.sums.is_empty() && error.is_fault_of_file() =>
+                {
+                    fault = fault.or(Some(error));
+                }
+                (Err(error), _) => return Err(error),
+            }
+        }
+        fault.map_or(Ok(()), |error| Err(CopyError::There(error)))
+    }
 }

@@ -5,6 +5,7 @@
 //! why DATABASE TEXT               why the last attempt to bring it failed
 //! refused DATABASE TEXT           the same, where the archive was there and refused a file
 //! uncompared DATABASE TEXT        the same, where a file is encrypted and nothing here tells whether it is the one
+//! damaged DATABASE TEXT           the same, where the archive has a file of the name that is damaged or cannot be read
 //! lost DATABASE NAME…             files that nothing in reach has any longer
 //! kept DATABASE MARK MOMENT LSN LOCATION    a copy's archive keeps WAL for the debt (`kept.rs`)
 //! there DATABASE                  the archive answered the last attempt, and has not failed since
@@ -45,6 +46,7 @@ const NOTE_MAX: usize = 4 << 20;
 const WHY: &str = "why";
 const REFUSED: &str = "refused";
 const UNCOMPARED: &str = "uncompared";
+const DAMAGED: &str = "damaged";
 const LOST: &str = "lost";
 const KEPT: &str = "kept";
 const THERE: &str = "there";
@@ -72,6 +74,8 @@ pub struct Owed {
     pub is_refused: bool,
     /// A file is encrypted, and nothing here tells whether it is the one that is owed.
     pub is_uncompared: bool,
+    /// The archive has a file of a name that is owed, and that file is damaged, or nobody here can read it.
+    pub is_in_the_way: bool,
     /// The archive answered when it was asked last, and has not failed since.
     pub is_there: bool,
     pub(super) sums: BTreeMap<WalName, ContentSum>,
@@ -147,6 +151,7 @@ impl Owed {
         match () {
             () if self.is_refused => Note::Refused,
             () if self.is_uncompared => Note::Uncompared,
+            () if self.is_in_the_way => Note::InTheWay,
             () => Note::Why,
         }
     }
@@ -161,10 +166,11 @@ impl Owed {
             }
             Note::Kept => self.kept.extend(Kept::of(text)),
             Note::There => self.is_there = true,
-            Note::Refused | Note::Uncompared | Note::Why => {
+            Note::Refused | Note::Uncompared | Note::InTheWay | Note::Why => {
                 self.why = Some(text.to_owned());
                 self.is_refused = note == Note::Refused;
                 self.is_uncompared = note == Note::Uncompared;
+                self.is_in_the_way = note == Note::InTheWay;
             }
         }
     }
@@ -355,8 +361,8 @@ impl PgWal {
         }
     }
 
-    /// Notes why nothing came to the creditor's archive. A refusal stands until the archive was asked again, and so does a
-    /// file that could not be compared.
+    /// Notes why nothing came to the creditor's archive. A refusal stands until the archive was asked again, and so do a file
+    /// that could not be compared and one that is in the way.
     ///
     /// Errors: `Io`.
     pub fn note_unsettled(
@@ -371,7 +377,7 @@ impl PgWal {
             lines.retain(|line| !is(line, &[Note::There]));
             let stands = lines
                 .iter()
-                .any(|line| is(line, &[Note::Refused, Note::Uncompared]));
+                .any(|line| is(line, &[Note::Refused, Note::Uncompared, Note::InTheWay]));
             if stands || !lines.iter().any(|line| line.is_owed_at(&own, &here)) {
                 return;
             }
@@ -512,6 +518,7 @@ impl PgWal {
 pub(super) enum Note {
     Refused,
     Uncompared,
+    InTheWay,
     Why,
     Lost,
     /// About no attempt.
@@ -543,6 +550,7 @@ impl Line {
             WHY => Some(Note::Why),
             REFUSED => Some(Note::Refused),
             UNCOMPARED => Some(Note::Uncompared),
+            DAMAGED => Some(Note::InTheWay),
             LOST => Some(Note::Lost),
             KEPT => Some(Note::Kept),
             THERE => Some(Note::There),
@@ -648,6 +656,7 @@ impl fmt::Display for Line {
                     Note::Why => WHY,
                     Note::Refused => REFUSED,
                     Note::Uncompared => UNCOMPARED,
+                    Note::InTheWay => DAMAGED,
                     Note::Lost => LOST,
                     Note::Kept => KEPT,
                     Note::There => THERE,

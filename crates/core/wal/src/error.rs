@@ -370,6 +370,19 @@ impl Error {
         )
     }
 
+    /// Whether it is about one file of an archive, which is damaged, or which nobody here can read or takes for a signer's.
+    pub(super) fn is_fault_of_file(&self) -> bool {
+        matches!(
+            self,
+            Error::Damaged { .. }
+                | Error::Newer { .. }
+                | Error::Unopened { .. }
+                | Error::NotSealed { .. }
+                | Error::Unsigned { .. }
+                | Error::Uncompared { .. }
+        )
+    }
+
     /// Whether a store was away: the same may succeed a little later.
     pub fn may_pass(&self) -> bool {
         matches!(self, Error::Store(store) if store.may_pass())

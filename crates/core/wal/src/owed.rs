@@ -9,6 +9,8 @@
 //!   Another branch's is refused. Where nothing else has it, the own archive's file is compared with the digest. Where nobody
 //!   here can compare, nothing comes.
 //! - A segment in which this server left its timeline is paid where the own archive has the other server's, as by a push.
+//! - A file of the own archive that is damaged, or that nobody here can read, is neither replaced nor taken for the one of its
+//!   name that is owed. The other files come all the same.
 //! - A file is lost only after every copy's archive was looked at, in full, and none has it. There is at least one copy.
 //! - The own archive is away only if an operation on it failed, and has refused only what it was asked for itself.
 //! - While anything can still be brought, nothing counts as reached after it (`follow.rs`).
@@ -168,6 +170,8 @@ impl Attempt<'_> {
         }
         let note = match error {
             Error::Uncompared { .. } => Note::Uncompared,
+            // An identity would tell, unless one has told already that somebody changed the file.
+            Error::Unopened { .. } if !error.is_tampering() => Note::Uncompared,
             _ => note,
         };
         self.failed.push(Failed { error, note, names });
@@ -176,9 +180,10 @@ impl Attempt<'_> {
     fn fail_at_home(&mut self, error: Error, names: BTreeSet<WalName>) {
         self.is_home_away |= error.is_away();
         self.is_cut_off |= self.is_home_away;
-        let note = match error.is_refusal() {
-            true => Note::Refused,
-            false => Note::Why,
+        let note = match () {
+            () if error.is_refusal() => Note::Refused,
+            () if error.is_fault_of_file() => Note::InTheWay,
+            () => Note::Why,
         };
         self.fail(error, note, names);
     }
@@ -218,7 +223,11 @@ impl Attempt<'_> {
             Err(error) => (self.owed.names.clone(), Err(error)),
         };
         let mut left: BTreeSet<WalName> = wanted.into_iter().collect();
-        left.retain(|name| !copied.held.contains(name));
+        let in_the_way = copied.in_the_way;
+        let is_tried = |name: &WalName| {
+            copied.held.contains(name) || in_the_way.iter().any(|(n, _)| n == name)
+        };
+        left.retain(|name| !is_tried(name));
         self.files += copied.files;
         if is_home {
             self.paid.extend(copied.held);
@@ -226,6 +235,13 @@ impl Attempt<'_> {
         // A file that a copy has and cannot give is as if it had it not.
         let left_out = copied.left_out.into_iter().zip(copied.unreadable);
         left_out.for_each(|(name, error)| self.fail(error, Note::Why, BTreeSet::from([name])));
+        for (name, error) in in_the_way {
+            self.unsure.insert(name);
+            match is_home {
+                true => self.fail_at_home(error, BTreeSet::from([name])),
+                false => self.fail(error, Note::Why, BTreeSet::from([name])),
+            }
+        }
         match brought {
             Ok(()) => {}
             Err(CopyError::There(error)) if is_home => {
@@ -252,7 +268,14 @@ impl Attempt<'_> {
         let own = sum.map_or(Ok(None), |sum| own_file(pg_wal, name, sum));
         let pushed = match own {
             Ok(None) => return true,
-            Ok(Some(out)) => home.archive.push(&out, home.form, clock),
+            Ok(Some(out)) => {
+                let pushed = home.archive.push(&out, home.form, clock);
+                pushed.and_then(|pushed| match pushed {
+                    // Only what is read is known to be whole.
+                    PushResult::Already => home.archive.check_blocks(name).map(|()| pushed),
+                    _ => Ok(pushed),
+                })
+            }
             Err(error) => {
                 self.unsure.insert(name);
                 self.fail(error, Note::Why, BTreeSet::from([name]));
@@ -281,7 +304,10 @@ impl Attempt<'_> {
             };
             object.check_signature()?;
             match sum.map_or(Ok(None), |sum| home.is_of_sum(&object, sum))? {
-                Some(true) => home.place.settle(&directory_of(name), false).map(|()| true),
+                Some(true) => {
+                    home.check_blocks(name)?;
+                    home.place.settle(&directory_of(name), false).map(|()| true)
+                }
                 Some(false) => Err(Error::OtherContent {
                     name,
                     path: object.path,
@@ -383,10 +409,11 @@ fn bring(
     if wanted.is_empty() {
         return Ok(());
     }
-    let mut todo = from.todo(Some(to), &|timeline, start, _| {
+    let is_wanted = |timeline, start, _| {
         let name = SegmentName::holding(timeline, start, size);
         wanted.contains(&WalName::Segment(name))
-    })?;
+    };
+    let mut todo = from.todo(Some(to), &is_wanted, &owed.sums)?;
     // Those that `to` has are compared before newer ones come. Partial segments and backup marks come last: nothing that is
     // recovered rests on them.
     let others = wanted.iter().filter(|name| !todo.names.contains(name));
@@ -396,7 +423,6 @@ fn bring(
     before.append(&mut todo.names);
     todo.names = before;
     todo.names.extend(others);
-    todo.sums.clone_from(&owed.sums);
     copy_on((from, to), &todo, form, clock, &|| true, copied)
 }
 

@@ -13,7 +13,7 @@ use longshore_pg::wal::WalName;
 
 use super::archive::PushResult;
 use super::copy::CopyError;
-use super::place::{Published, directory_of};
+use super::place::{Published, Wanted, directory_of};
 use super::stored::Object;
 use super::waiting::{WAIT_MAX, wait};
 use super::{Error, Identity, WalArchive};
@@ -103,6 +103,16 @@ impl WalArchive {
                 unfinished: head.unfinished,
             },
         })
+    }
+}
+
+impl WalArchive {
+    /// Compares every stored block of the file of this name, if there is one, with its checksum.
+    ///
+    /// Errors: those of [`WalArchive::find`].
+    pub(super) fn check_blocks(&self, name: WalName) -> Result<(), Error> {
+        let object = self.find_for(name, Wanted::All)?;
+        object.map_or(Ok(()), |object| check_stored(&object))
     }
 }
 

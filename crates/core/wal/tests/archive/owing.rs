@@ -3,7 +3,7 @@
 //! Method: simulated disks with hand-made segments; the own archive's disk fails from each of its steps on.
 //! Not covered: real servers (`wal/copies.rs` of the program).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_codec::Algorithm;
@@ -269,6 +269,144 @@ fn a_debt_is_paid_once_wherever_the_payment_is_cut_off() {
         cut_offs += 1;
     }
     assert!(cut_offs > 10, "{cut_offs}");
+}
+
+/// A file of an archive in each state of damage: of no length, cut off, and with a byte that changed.
+fn damaged(whole: &[u8]) -> [Vec<u8>; 4] {
+    let mut changed = whole.to_vec();
+    changed[whole.len() / 2] ^= 1;
+    [
+        Vec::new(),
+        whole[..20].to_vec(),
+        whole[..whole.len() / 2].to_vec(),
+        changed,
+    ]
+}
+
+impl Three {
+    /// Has the own archive's file damaged; returns its path.
+    fn damage(&self, number: u64, kind: usize) -> PathBuf {
+        if number > 2 {
+            let bytes = segment(1, number, number);
+            push(&self.home, name(1, number), &bytes).unwrap();
+        }
+        let path = stored(&self.home, name(1, number));
+        let whole = self.home.read_file(&path).unwrap();
+        let bytes = &damaged(&whole)[kind];
+        self.home.write_file(&path, bytes).unwrap();
+        path
+    }
+}
+
+/// Goal: one file of the own archive that is damaged keeps no other from coming, is neither replaced nor taken for the one that
+/// is owed, and is told of until somebody moves it away.
+/// Method: the file is the last one that both have, one between others, the last one that is owed, and one that was archived
+/// before.
+#[test]
+fn a_damaged_file_of_the_own_archive_keeps_no_other_from_coming() {
+    for (number, has_file) in [(3, false), (4, false), (6, false), (2, false), (4, true)] {
+        for kind in 0..4 {
+            let case = format!("{number} {has_file} {kind}");
+            let three = Three::new();
+            let path = three.damage(number, kind);
+            let bytes = three.home.read_file(&path).unwrap();
+            for owed in 3..=6 {
+                three.took((owed % 2) as usize, owed);
+            }
+            if has_file {
+                three.lost((number % 2) as usize, number);
+                outgoing(&three.server, name(1, number), &segment(1, number, number));
+            }
+            let left: Vec<WalName> = (3..=6)
+                .filter(|n| *n == number)
+                .map(|n| name(1, n))
+                .collect();
+            let others: Vec<u64> = (1..=6).filter(|n| *n != number).collect();
+            for _ in 0..2 {
+                let settled = three.settle(true);
+                assert_eq!(held(&three.home), others, "{case}: {settled:?}");
+                assert_eq!(three.home.read_file(&path).unwrap(), bytes, "{case}");
+                assert_eq!(three.owed(), left, "{case}");
+                let owed = three.owed_of(MAIN);
+                if left.is_empty() {
+                    assert_eq!(owed, Owed::default(), "{case}");
+                    continue;
+                }
+                assert!(
+                    matches!(settled.unsettled, Some(Error::Damaged { .. })),
+                    "{case}: {settled:?}"
+                );
+                assert!(
+                    owed.is_in_the_way && !owed.is_refused && owed.is_there,
+                    "{case}: {owed:?}"
+                );
+                assert_eq!(owed.lost.len(), 0, "{case}: a copy or pg_wal has it");
+                assert!(
+                    owed.why.unwrap().contains(&*path.to_string_lossy()),
+                    "{case}"
+                );
+                // It is away for a while, which says nothing of the file.
+                let main = creditor(MAIN, NEAR);
+                three
+                    .pg_wal()
+                    .note_unsettled(main, "away", &*clock())
+                    .unwrap();
+                assert!(three.owed_of(MAIN).is_in_the_way, "{case}");
+            }
+            if number == 2 {
+                continue;
+            }
+            remove(&three.home, &path);
+            three.settle(true);
+            assert_eq!(
+                (held(&three.home), three.owed()),
+                (vec![1, 2, 3, 4, 5, 6], vec![]),
+                "{case}"
+            );
+            assert_eq!(list(&three.server), "", "{case}");
+        }
+    }
+}
+
+/// Goal: the same at whatever step the payment is cut off: nothing is forgotten, and the damaged file stays as it is.
+#[test]
+fn a_damaged_file_stays_as_it_is_wherever_a_payment_is_cut_off() {
+    let begun = || {
+        let three = Three::new();
+        let path = three.damage(4, 2);
+        for number in 3..=5 {
+            three.took((number % 2) as usize, number);
+        }
+        (three, path)
+    };
+    let (whole, _) = begun();
+    let home = archive(&whole.home).unwrap();
+    let before = whole.home.steps();
+    whole.settle_with(Some(home), &form(Algorithm::Lz4), true);
+    let steps = whole.home.steps() - before;
+    assert!(steps > 10, "{steps}");
+    for after in 0..steps {
+        let (three, path) = begun();
+        let bytes = three.home.read_file(&path).unwrap();
+        let home = archive(&three.home).unwrap();
+        let fault = Fault::errno(5).from_step(three.home.steps() + after);
+        three.home.inject(fault);
+        three.settle_with(Some(home), &form(Algorithm::Lz4), true);
+        three.home.heal();
+        let there = held(&three.home);
+        for number in 3..=5 {
+            let is_there = there.contains(&number);
+            assert!(
+                is_there || three.owed().contains(&name(1, number)),
+                "{after}: {number}"
+            );
+        }
+        assert_eq!(three.owed_of(MAIN).lost.len(), 0, "{after}");
+        three.settle(true);
+        assert_eq!(held(&three.home), [1, 2, 3, 5], "{after}");
+        assert_eq!(three.owed(), [name(1, 4)], "{after}");
+        assert_eq!(three.home.read_file(&path).unwrap(), bytes, "{after}");
+    }
 }
 
 /// Goal: a name alone pays no debt.
@@ -683,6 +821,36 @@ fn an_encrypted_file_pays_a_debt_by_tags_or_to_who_can_read_it() {
             }
         }
     }
+}
+
+/// Goal: an encrypted file of the own archive that nobody here can compare keeps no other from coming.
+#[test]
+fn an_encrypted_file_that_nobody_can_compare_keeps_no_other_from_coming() {
+    let identity = Identity::new_hybrid().unwrap();
+    let recipients = Recipients::new(vec![identity.recipient()], false).unwrap();
+    let sealed = StorageForm {
+        recipients: Some(Arc::new(recipients)),
+        ..form(Algorithm::Zstd)
+    };
+    let keyring = Arc::new(Keyring::new(Identities::new(vec![identity]), false));
+    let three = Three::new();
+    let out = outgoing(&three.home, name(1, 4), &segment(1, 4, 4));
+    let home = || archive(&three.home).unwrap();
+    let pushed = home().with_keyring(&keyring).push(&out, &sealed, &*clock());
+    pushed.unwrap();
+    for number in 3..=6 {
+        three.took((number % 2) as usize, number);
+    }
+    let settled = three.settle(true);
+    assert!(!settled.is_refused, "{settled:?}");
+    assert_eq!(held(&three.home), [1, 2, 3, 5, 6]);
+    let owed = three.owed_of(MAIN);
+    assert_eq!((&owed.names[..], owed.lost.len()), (&[name(1, 4)][..], 0));
+    assert!(owed.is_uncompared, "{owed:?}");
+    // Whoever can read it finds that it is the very file.
+    let reading = home().with_keyring(&keyring);
+    three.settle_with(Some(reading), &sealed, true);
+    assert_eq!(three.owed(), []);
 }
 
 /// Goal: an encrypted file that nobody here can compare pays nothing, is not lost, and somebody is told to act.

@@ -130,6 +130,10 @@ impl DebtRow {
                 "no push brings them, because nothing here can compare an encrypted file: name the identity of a recipient in \
                  [encryption], then run `longshore wal owed --database {name} --settle`"
             ),
+            () if owed.is_in_the_way => format!(
+                "that file is not written over: move it out of the archive, then run \
+                 `longshore wal owed --database {name} --settle`; all other files come without that"
+            ),
             () if row.lost_count > 0 => format!(
                 "{} of them are in no copy's archive in reach, nor in pg_wal, the first {}: bring back the copy that had them; or \
                  make a full backup (`longshore backup {name}`), then run `longshore wal owed --database {name} --give-up`",
