@@ -6,8 +6,7 @@
 //! - A copy that was away, a record that was forgotten and a process that was killed are found by the next call: while there is
 //!   a mark, there may be records.
 //!
-//! Leaves to others: the records (`kept.rs`), the list (`debts.rs`), and the record of a push (`longshore`,
-//! `commands/wal/keeping.rs`).
+//! Leaves to others: the records (`kept.rs`), the list (`debts.rs`), and the record of a push (`owing.rs`).
 
 use longshore_io::Clock;
 

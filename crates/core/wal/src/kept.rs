@@ -10,8 +10,7 @@
 //!   data directory neither trusts its origin's records nor removes them. A snapshot of the whole disk has the same moment.
 //! - One process at a time changes records of a database, or adds debts that rest on them.
 //!
-//! Leaves to others: when records are written and removed (`keeping.rs`; `longshore`, `commands/wal/keeping.rs`), and expires
-//! that began before a record was there (`longshore-repository`, `reliance.rs`).
+//! Leaves to others: when records are written and removed (`owing.rs`, `keeping.rs`), and expires that began before a record was there (`longshore-repository`, `reliance.rs`).
 
 use std::io;
 use std::path::{Path, PathBuf};

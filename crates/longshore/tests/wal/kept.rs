@@ -106,6 +106,12 @@ fn an_expire_at_a_copy_keeps_what_is_owed_until_it_is_paid() {
     }
     let records = std::fs::read_dir(Path::new(&shop.far_archive()).join("needs")).unwrap();
     assert_eq!(records.count(), 2, "with the file `known`");
+    // Later pushes read in the list that the records are there.
+    let list = std::fs::read_to_string(server.data_dir().join("pg_wal/longshore/owed")).unwrap();
+    for archive in [shop.far_archive(), beside(server, "third/main/wal")] {
+        let is_kept = |line: &&str| line.starts_with("kept\tmain\t") && line.ends_with(&archive);
+        assert_eq!(list.lines().filter(is_kept).count(), 1, "{archive}: {list}");
+    }
     // A newer backup there needs none of it.
     offsite.run("backup main --wal-wait 60");
     let before = segments(&shop.far_archive());
@@ -181,4 +187,32 @@ fn a_copy_that_cannot_keep_a_file_does_not_stand_in() {
         &format!("wal needs --database main --target far --forget {id}"),
         0,
     );
+}
+
+/// Goal: a copy does not stand in while an expire is at work there that may not have seen the record.
+/// Method: the lease of an expire on another machine, as it is in the archive's directory.
+#[test]
+fn a_copy_that_is_being_expired_does_not_stand_in() {
+    let Some(installation) = representatives().pop() else {
+        return;
+    };
+    let shop = Shop::configured(&installation);
+    shop.write(AT_ONCE);
+    begun_with(&shop);
+    let server = &shop.server;
+    let lease = Path::new(&shop.far_archive()).join(".longshore-lease-expire.elsewhere.1.0");
+    std::fs::write(&lease, "host elsewhere\n").unwrap();
+    server.user().own(&lease);
+    rename(server, "near", "away");
+    switch(server);
+    wait_until("the server is told", server, || {
+        let log = server.log();
+        log.contains("the archive of target far did not take")
+            && log.contains("WAL is being removed from the archive")
+    });
+    assert_eq!(owed(server, "main"), [] as [&str; 0]);
+    std::fs::remove_file(&lease).unwrap();
+    owe(&shop, "main", 1);
+    rename(server, "away", "near");
+    paid(&shop, "main");
 }

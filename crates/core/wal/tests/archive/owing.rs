@@ -847,7 +847,7 @@ fn an_encrypted_file_that_nobody_can_compare_keeps_no_other_from_coming() {
     let owed = three.owed_of(MAIN);
     assert_eq!((&owed.names[..], owed.lost.len()), (&[name(1, 4)][..], 0));
     assert!(owed.is_uncompared, "{owed:?}");
-    // Whoever can read it finds that it is the very file.
+    // An identity shows that it is the very file.
     let reading = home().with_keyring(&keyring);
     three.settle_with(Some(reading), &sealed, true);
     assert_eq!(three.owed(), []);

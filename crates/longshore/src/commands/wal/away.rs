@@ -3,7 +3,7 @@
 //!
 //! Invariants
 //! - A push succeeds without the database's own archive only where `home_behind` is set, the file is durable in the archive
-//!   of a copy with all of its bytes, expires keep it there (`keeping.rs`), the debt is noted durably, and it is not above the
+//!   of a copy with all of its bytes, expires keep it there (`longshore-wal`, `owing.rs`), the debt is noted durably, and it is not above the
 //!   limit.
 //! - Only an archive that is away is skipped. One that refuses a file has looked at it, and its refusal stands: also of a
 //!   file that it is owed, since nothing may come after that.
@@ -19,11 +19,13 @@ use std::path::Path;
 
 use longshore_pg::SegmentSize;
 use longshore_pg::wal::WalName;
-use longshore_wal::{Creditor, Error, Kept, Owed, OwedList, PgWal, PushResult};
+use longshore_wal::{
+    Creditor, Error, Outgoing, Owed, OwedList, Owing, PgWal, PushResult, ToSettle,
+};
 
 use super::debt;
 use super::follow::{self, Way};
-use super::keeping::Keeping;
+use super::keeping;
 use crate::commands::archive::ArchiveLocation;
 use crate::context::Context;
 use crate::options::WalPush;
@@ -183,11 +185,11 @@ impl<'a> Standing<'a> {
     fn instead(&self, why: Option<String>) -> Result<Vec<String>, Option<Failure>> {
         let wal = self.context.config.wal_of(self.way.database);
         let (limit, owed_bytes) = (wal.and_then(|wal| wal.home_behind), self.owed_bytes());
-        let mut keeping = match limit.is_some_and(|limit| owed_bytes <= limit) {
-            true => self.begin_keeping(),
+        let mut owing = match limit.is_some_and(|limit| owed_bytes <= limit) {
+            true => self.begin_owing(),
             false => None,
         };
-        let reached = self.to_copies(keeping.as_mut());
+        let reached = self.to_copies(owing.as_mut());
         // Also where this push fails: the process gives the copies what waits after this file.
         follow::start(&self.pg_wal, (self.way.database, self.copies), self.context);
         let (Some(limit_bytes), false) = (limit, reached.is_empty()) else {
@@ -205,8 +207,8 @@ impl<'a> Standing<'a> {
             });
             return Err(behind.map(Failure::from));
         }
-        let keeping = keeping.ok_or(None)?;
-        let noted = self.note_debt(&keeping.new);
+        let owing = owing.ok_or(None)?;
+        let noted = self.note_debt(&owing);
         noted.map_err(|error| Some(error.into()))?;
         self.context.output.warn(&format!(
             "{} is in the archive of target {} and not in that of target {}, which lacks {} of WAL until it is back{}",
@@ -220,10 +222,10 @@ impl<'a> Standing<'a> {
     }
 
     /// `None`: nothing can be owed now; the server is told why.
-    fn begin_keeping(&self) -> Option<Keeping<'_>> {
-        let begun = Keeping::begin(&self.pg_wal, self.way.database, self.context);
+    fn begin_owing(&self) -> Option<Owing<'_>> {
+        let begun = keeping::begin_owing(&self.pg_wal, self.way.database, self.context);
         let why = match begun {
-            Ok(Some(keeping)) => return Some(keeping),
+            Ok(Some(owing)) => return Some(owing),
             Ok(None) => "another process changes records of what is owed".to_owned(),
             Err(error) => error.to_string(),
         };
@@ -235,20 +237,22 @@ impl<'a> Standing<'a> {
         None
     }
 
-    fn note_debt(&self, kept: &[Kept]) -> Result<(), Error> {
+    fn outgoing(&self) -> Result<Outgoing, Error> {
         let file = self.file.file_name().unwrap_or_default();
-        let out = self.pg_wal.outgoing(self.name, file.as_ref())?;
+        self.pg_wal.outgoing(self.name, file.as_ref())
+    }
+
+    fn note_debt(&self, owing: &Owing<'_>) -> Result<(), Error> {
         let location = self.location.path();
         let creditor = Creditor {
             database: self.way.database,
             location: &location,
         };
-        self.pg_wal
-            .owe(creditor, (&out, kept), &*self.context.clock)
+        owing.note(creditor, &self.outgoing()?, &*self.context.clock)
     }
 
     /// Pushes the file to the archive of each copy that can be reached, after it began to keep it there; returns these.
-    fn to_copies(&self, mut keeping: Option<&mut Keeping<'_>>) -> Vec<String> {
+    fn to_copies(&self, mut owing: Option<&mut Owing<'_>>) -> Vec<String> {
         let mut reached = Vec::new();
         // One that failed the last time may take minutes to fail again. It gets the file from the process that brings WAL.
         let failing = self.pg_wal.failing();
@@ -262,7 +266,7 @@ impl<'a> Standing<'a> {
             if i >= last && !reached.is_empty() {
                 break;
             }
-            match self.to_copy(target, keeping.as_deref_mut()) {
+            match self.to_copy(target, owing.as_deref_mut()) {
                 Ok(PushResult::Stored { .. } | PushResult::Already) => reached.push(target.clone()),
                 Ok(PushResult::LeftAt(fork)) => self.context.output.warn(&format!(
                     "the archive of target {target} keeps another server's {}, which went on where this one left the timeline, at {fork}",
@@ -277,26 +281,16 @@ impl<'a> Standing<'a> {
         reached
     }
 
-    fn to_copy(
-        &self,
-        target: &str,
-        keeping: Option<&mut Keeping<'_>>,
-    ) -> Result<PushResult, Failure> {
+    fn to_copy(&self, target: &str, owing: Option<&mut Owing<'_>>) -> Result<PushResult, Failure> {
         let clock = &*self.context.clock;
-        let file = self.file.file_name().unwrap_or_default();
         let copy = follow::open_copy(&self.pg_wal, target, &self.way, self.context)?;
-        let push = || -> Result<PushResult, Error> {
-            let out = self.pg_wal.outgoing(self.name, file.as_ref())?;
-            copy.archive.push(&out, &copy.form, clock)
-        };
-        if let Some(keeping) = keeping {
-            // A new archive gets its cluster, and so the size of its segments, with the first file.
-            if copy.archive.identity().is_none() {
-                push()?;
-            }
-            keeping.keep(&copy.archive, self.name)?;
-        }
-        Ok(push()?)
+        let (archive, form) = (&copy.archive, &copy.form);
+        let out = self.outgoing()?;
+        let await_expires = |archive: &_| keeping::await_expires_in(archive, self.context);
+        Ok(match owing {
+            Some(owing) => owing.push(ToSettle { archive, form }, &out, &await_expires, clock)?,
+            None => archive.push(&out, form, clock)?,
+        })
     }
 
     /// The bytes of segments that are owed, this file included.
