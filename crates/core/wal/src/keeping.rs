@@ -2,6 +2,7 @@
 //!
 //! Invariants
 //! - Records go only after nothing waits to be brought. Where the list cannot be read, they stay.
+//! - Records of a database whose debts another one took over go only where this one has its own.
 //! - Before the first record goes, the list forgets that it is there, so no push rests on it; the mark goes after the last one.
 //! - A copy that was away, a record that was forgotten and a process that was killed are found by the next call: while there is
 //!   a mark, there may be records.
@@ -57,6 +58,32 @@ impl PgWal {
             }
         }
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Removes the records for the database `from` from these archives of copies, where what that was owed is a debt to the
+    /// database `to` now, which has records of its own there. Returns whether none can be left.
+    ///
+    /// Errors: those of the archives, and `Io`. The caller asks again.
+    pub fn release_taken(
+        &self,
+        (from, to): (&str, &str),
+        (copies, are_all): (&[&WalArchive], bool),
+        clock: &dyn Clock,
+    ) -> Result<bool, Error> {
+        let owed = self.owed_list()?.of(to);
+        let mark = self.debt_mark(to)?;
+        for archive in copies {
+            let size = archive.identity().map(|identity| identity.segment_size);
+            let Some(since) = size.and_then(|size| owed.keeps_from(None, size)) else {
+                continue;
+            };
+            let is_kept = mark.map_or(Ok(false), |mark| archive.keeps_debt(mark, since))?;
+            if !is_kept {
+                return Ok(false);
+            }
+        }
+        self.release_kept(from, (copies, are_all), clock)?;
+        Ok(self.debt_mark(from)?.is_none())
     }
 
     fn release_kept(

@@ -434,7 +434,7 @@ Examples, as the server's user:
   longshore wal owed --database main --settle
   longshore wal owed --database main /var/lib/postgresql/17/main/pg_wal
 
-Exit code 5: something is owed still.
+Exit code 5: something is owed still, or a copy may keep more WAL than is owed.
 
 Not for: gaps for other reasons; `longshore check` finds those, and `longshore copy` fills them.";
 

@@ -17,10 +17,12 @@ use super::stage::*;
 
 /// The debts that an archive keeps WAL for.
 fn debts(shop: &Shop, target: &str) -> Vec<Value> {
-    let shown = shop.done(
-        &format!("--json wal needs --database main --target {target}"),
-        0,
-    );
+    debts_of(shop, "main", target)
+}
+
+fn debts_of(shop: &Shop, database: &str, target: &str) -> Vec<Value> {
+    let line = format!("--json wal needs --database {database} --target {target}");
+    let shown = shop.done(&line, 0);
     let needs = answer(&shown)["needs"].as_array().unwrap().clone();
     let is_debt = |need: &Value| need["purpose"] == "debt";
     needs.into_iter().filter(is_debt).collect()
@@ -215,4 +217,65 @@ fn a_copy_that_is_being_expired_does_not_stand_in() {
     owe(&shop, "main", 1);
     rename(server, "away", "near");
     paid(&shop, "main");
+}
+
+/// Goal: a database with a new name takes over the records, too: none of the old name keeps WAL for ever.
+/// Method: one of two copies is away when the debt is taken over.
+#[test]
+fn a_debt_that_is_taken_over_leaves_no_record_of_the_old_name() {
+    let Some(shop) = with_two_copies("") else {
+        return;
+    };
+    let server = &shop.server;
+    rename(server, "near", "away");
+    owe(&shop, "main", 2);
+    server.append_conf("archive_command = 'false'");
+    server.psql("select pg_reload_conf()");
+    wait_until("no push is made", server, || {
+        server.psql("select pg_switch_wal()");
+        server.log().contains("archive command was: false")
+    });
+    wait_until("nothing else brings WAL", server, || {
+        !text(&shop.run("wal owed --database main --settle")).contains("wait until it has ended")
+    });
+    for target in ["away", "far1", "far2", "third"] {
+        let at = |name: &str| PathBuf::from(beside(server, target)).join(name);
+        if at("main").exists() {
+            std::fs::rename(at("main"), at("prime")).unwrap();
+        }
+    }
+    change_config(&shop, "database.main", "database.prime");
+    rename(server, "third", "third-away");
+    let of = |target: &str| {
+        let debts = debts_of(&shop, "prime", target).into_iter();
+        let names = debts.map(|debt| debt["database"].as_str().unwrap().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(of("far"), ["main"]);
+    let take = "wal owed --database prime --take main";
+    let said = text(&shop.done(take, 5));
+    assert!(
+        said.contains("may keep WAL for database main still"),
+        "{said}"
+    );
+    assert_eq!(of("far"), ["prime"]);
+    rename(server, "third-away", "third");
+    assert_eq!(of("third"), ["main"]);
+    let said = text(&shop.done(take, 5));
+    assert!(!said.contains("may keep WAL"), "{said}");
+    assert_eq!(
+        (of("far"), of("third")),
+        (vec!["prime".to_owned()], vec!["prime".to_owned()])
+    );
+    assert_eq!(marks(server).len(), 1);
+    let refused = text(&shop.done(take, 2));
+    assert!(
+        refused.contains("nothing is owed to a database main"),
+        "{refused}"
+    );
+    // It keeps WAL until it is paid.
+    rename(server, "away", "near");
+    shop.done("wal owed --database prime --settle", 0);
+    assert_eq!((of("far"), of("third")), (vec![], vec![]));
+    assert_eq!(marks(server), [] as [PathBuf; 0]);
 }

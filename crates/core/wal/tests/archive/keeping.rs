@@ -250,6 +250,48 @@ fn nothing_is_owed_while_an_expire_may_not_have_seen_the_record() {
     site.owe_while(4, &expires).unwrap();
 }
 
+/// Goal: the records of a database whose debts another one took over go from each copy, after the other's own are there.
+#[test]
+fn records_of_a_database_go_when_another_one_has_its_own() {
+    let site = Site::new(9);
+    let mark = site.owe(3).unwrap();
+    site.renew(&[&site.copies[0], &site.copies[1]]).unwrap();
+    let pg_wal = PgWal::open(&site.server, Path::new(WAL)).unwrap();
+    let prime = Creditor {
+        database: "prime",
+        ..creditor()
+    };
+    pg_wal.move_debts(MAIN, prime, &*clock()).unwrap();
+    let opened = site.copies.each_ref().map(|disk| archive(disk).unwrap());
+    let [first, second] = opened.each_ref();
+    let names = (MAIN, "prime");
+    let release = |copies: &[&WalArchive], are_all| {
+        let released = pg_wal.release_taken(names, (copies, are_all), &*clock());
+        released.unwrap()
+    };
+    // It has no records yet.
+    assert!(!release(&[first, second], true));
+    assert_eq!(site.needs().map(|needs| needs.len()), [1, 1]);
+    let heir = Debtor {
+        database: "prime",
+        ..debtor(&pg_wal)
+    };
+    pg_wal
+        .renew_kept(&heir, (&[first, second], true), &*clock())
+        .unwrap();
+    // One copy is away.
+    assert!(!release(&[first], false));
+    assert_eq!(site.needs().map(|needs| needs.len()), [1, 2]);
+    assert_eq!(site.mark(), Some(mark));
+    assert!(release(&[first, second], true));
+    assert_eq!(site.mark(), None);
+    for needs in site.needs() {
+        let names: Vec<&str> = needs.iter().map(|need| &*need.database).collect();
+        assert_eq!(names, ["prime"]);
+    }
+    assert!(release(&[first, second], true));
+}
+
 /// Whether what a debt rests on is there: the record, and while there is a record the mark by which it is found.
 fn is_sound(site: &Site) -> bool {
     let is_recorded = !site.needs()[0].is_empty();

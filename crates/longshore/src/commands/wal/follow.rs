@@ -239,6 +239,25 @@ pub fn give_up_now(
     Ok((given_up, rounds.renew(&copies)))
 }
 
+/// Has the copies keep what was taken over from the database `other` by records of this database, and removes those of the other
+/// one. Returns whether none can be left.
+///
+/// Errors: those of opening the archives, and of their records; an expire that goes on.
+pub fn pass_records(way: Way<'_>, other: &str, context: &Context) -> Result<bool, Failure> {
+    let rounds = Rounds::of(way, context.config.copies_of(way.database), context)?;
+    let copies = rounds.open_copies()?;
+    rounds.renew(&copies)?;
+    for copy in &copies {
+        // One that read the records before may have seen the other's alone.
+        keeping::await_expires_in(&copy.archive, context)?;
+    }
+    let archives: Vec<&WalArchive> = copies.iter().map(|copy| &copy.archive).collect();
+    let all = (&*archives, copies.len() == rounds.copies.len());
+    let names = (other, way.database);
+    let released = rounds.pg_wal.release_taken(names, all, &*context.clock)?;
+    Ok(released)
+}
+
 /// The tools of each round of the archives.
 struct Rounds<'a> {
     pg_wal: PgWal,

@@ -66,6 +66,10 @@ pub fn run(options: &WalOwed, context: &Context) -> Result<Exit, Failure> {
         sign: options.sign.as_deref(),
         keys: &options.keys,
     };
+    let mut is_passed = true;
+    if let Some(other) = &options.take {
+        is_passed = pass(other, way, context);
+    }
     let mut kept = Ok(());
     if options.settle {
         let settled = follow::settle_now(way, context);
@@ -102,10 +106,11 @@ pub fn run(options: &WalOwed, context: &Context) -> Result<Exit, Failure> {
             "a copy may keep more WAL than is owed, or less: {error}; the next push tries again"
         ));
     }
-    let exit = match report.debts.is_empty() && report.unknown.is_none() && kept.is_ok() {
-        true => Exit::Done,
-        false => Exit::Warnings,
-    };
+    let exit =
+        match report.debts.is_empty() && report.unknown.is_none() && kept.is_ok() && is_passed {
+            true => Exit::Done,
+            false => Exit::Warnings,
+        };
     let name = |name: &longshore_pg::wal::WalName| OwedName {
         name: name.to_string(),
         is_lost: owed.lost.contains(name),
@@ -183,7 +188,21 @@ fn refuse_others(pg_wal: &Path, context: &Context) -> Result<(), Failure> {
     ))
 }
 
-/// Takes over what is owed to a database that the configuration does not have.
+/// Has the copies keep what was taken over by records of this database alone; returns whether they do. Tells of what is left.
+fn pass(other: &str, way: Way<'_>, context: &Context) -> bool {
+    let why = match follow::pass_records(way, other, context) {
+        Ok(true) => return true,
+        Ok(false) => "not all of them could be asked".to_owned(),
+        Err(failure) => failure.text,
+    };
+    context.output.warn(&format!(
+        "copies may keep WAL for database {other} still: {why}; run the same command again once they can be reached"
+    ));
+    false
+}
+
+/// Takes over what is owed to a database that the configuration does not have. Nothing is taken where all was taken before, and
+/// copies may keep WAL for that database still.
 fn take(
     other: &str,
     pg_wal: &PgWal,
@@ -201,6 +220,7 @@ fn take(
     let location = ArchiveLocation::of(&archive_of(&options.database, None), context)?;
     let taken = debt::move_here(pg_wal, other, (&options.database, &location), context)?;
     match taken {
+        0 if pg_wal.debt_mark(other)?.is_some() => Ok(0),
         0 => Err(Failure::usage(
             format!("nothing is owed to a database {other}"),
             format!(
