@@ -265,7 +265,9 @@ impl IndexParts {
             self.sorted.clear(head.size);
             for i in 0..self.places.len() {
                 let (at, len) = self.places[i];
-                self.item(page.get_mut(at..at + len)?)?;
+                // `gaps` looks no further than the end of the items.
+                let items = page.get_mut(..head.special)?;
+                self.item(items.get_mut(at..at + len)?)?;
                 self.sorted.add(at, at + len)?;
             }
             let rest = &mut self.rest;
@@ -341,5 +343,56 @@ impl IndexParts {
             .for_each(|(word, kept)| *word = *kept);
         rest.copy_from_slice(kept_rest);
         Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cursor::Cursor;
+    use super::*;
+
+    fn taken(bytes: &[u8]) -> Taken {
+        let mut taken = Taken::default();
+        let sized = Cursor::new(&[], 0, bytes.len()).sized(&mut taken.bytes, bytes.len());
+        sized.unwrap();
+        taken.bytes.copy_from_slice(bytes);
+        taken
+    }
+
+    /// Goal: no item of a damaged payload is written over a special space, wherever that begins.
+    #[test]
+    fn items_with_kept_pointers_end_below_the_special_space() {
+        const SIZE: usize = 8192;
+        const LEN: usize = 16;
+        for special in [4096, 4104, SIZE - 16, SIZE] {
+            let head = Head {
+                lower: Head::LEN + 4,
+                upper: special - LEN,
+                special,
+                size: SIZE,
+            };
+            let places = [
+                special - LEN,
+                special - 8,
+                special,
+                special + 56,
+                special + 64,
+            ];
+            for at in places.into_iter().chain([SIZE - LEN, SIZE - 8]) {
+                let mut parts = IndexParts {
+                    pointers: taken(&Pointer::normal(at, LEN).0.to_le_bytes()),
+                    heads: taken(&[0; 8]),
+                    rest: taken(&[7; LEN]),
+                    ..IndexParts::default()
+                };
+                parts.keys[0] = taken(&[9; 8]);
+                let mut page = vec![0xee; SIZE];
+                let joined = parts.join(&mut page, &head, Order::Other);
+                let fits = at == head.upper;
+                assert_eq!(joined.is_some(), fits, "{special} {at}");
+                let kept = page[special..].iter().all(|byte| *byte == 0xee);
+                assert!(kept, "{special} {at}");
+            }
+        }
     }
 }
