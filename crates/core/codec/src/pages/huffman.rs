@@ -310,10 +310,6 @@ impl<'a, 'p> CodedStream<'a, 'p> {
         let CodedStream { coded, at, plain } = self;
         begin(Cursor::new(coded, 0, 0), tables, plain).map_err(|e| e.shifted(at))
     }
-
-    fn damaged(at: usize) -> PayloadError {
-        PayloadError::at(at, DAMAGED)
-    }
 }
 
 const DAMAGED: &str = "codes do not end where their stream ends";
@@ -358,8 +354,7 @@ pub(super) fn decode(
         return Ok(());
     };
     kernel.decode_four(&mut lanes);
-    let ended = lanes.into_iter().all(Lane::end);
-    ended.then_some(()).ok_or(CodedStream::damaged(at))
+    end(lanes, at)
 }
 
 /// Decodes two streams together, for which a processor takes less time than for one after the other.
@@ -369,23 +364,35 @@ pub(super) fn decode_two(
     a: CodedStream<'_, '_>,
     b: CodedStream<'_, '_>,
 ) -> Result<(), PayloadError> {
-    let at = a.at;
-    let (a, b) = (a.begin(first)?, b.begin(second)?);
-    let ended = match (a, b) {
+    let (at_a, at_b) = (a.at, b.at);
+    let (mut one, at) = match (a.begin(first)?, b.begin(second)?) {
         (Some(a), Some(b)) => {
             let swapped = b[0].is_short() && !a[0].is_short();
-            let ([a, b, c, d], [e, f, g, h]) = if swapped { (b, a) } else { (a, b) };
+            let (first, second) = match swapped {
+                true => ((b, at_b), (a, at_a)),
+                false => ((a, at_a), (b, at_b)),
+            };
+            let (([a, b, c, d], at_first), ([e, f, g, h], at_second)) = (first, second);
             let mut lanes = [a, b, c, d, e, f, g, h];
             kernel.decode_eight(&mut lanes);
-            lanes.into_iter().all(Lane::end)
+            let [a, b, c, d, e, f, g, h] = lanes;
+            end([a, b, c, d], at_first)?;
+            return end([e, f, g, h], at_second);
         }
-        (Some(mut lanes), None) | (None, Some(mut lanes)) => {
-            kernel.decode_four(&mut lanes);
-            lanes.into_iter().all(Lane::end)
-        }
-        (None, None) => true,
+        (Some(a), None) => (a, at_a),
+        (None, Some(b)) => (b, at_b),
+        (None, None) => return Ok(()),
     };
-    ended.then_some(()).ok_or(CodedStream::damaged(at))
+    kernel.decode_four(&mut one);
+    end(one, at)
+}
+
+/// Decodes the last symbols of the stream at `at`.
+fn end(lanes: [Lane<'_, '_, '_>; 4], at: usize) -> Result<(), PayloadError> {
+    match lanes.into_iter().all(Lane::end) {
+        true => Ok(()),
+        false => Err(PayloadError::at(at, DAMAGED)),
+    }
 }
 
 #[cfg(test)]
@@ -425,19 +432,21 @@ mod tests {
     }
 
     /// Goal: two streams that are decoded together are those that they are alone, with every kernel, and a fault in one of them
-    /// is found.
+    /// is found where that one is.
     #[test]
     fn streams_that_are_decoded_together_come_back() {
         let all: Vec<(Vec<u8>, Vec<u8>)> = streams()
             .into_iter()
             .map(|plain| (coded(&plain), plain))
             .collect();
+        // Where the two begin in their payload: no stream is longer than what is between.
+        const PLACES: [usize; 2] = [5, 100_000];
         let mut tables = [Tables::new(), Tables::new()];
         let mut both = |kernel, a: (&[u8], usize), b: (&[u8], usize)| {
             let (mut first, mut second) = (vec![0xee; a.1], vec![0xee; b.1]);
             let jobs = (
-                CodedStream::new(a.0, 5, &mut first),
-                CodedStream::new(b.0, 90, &mut second),
+                CodedStream::new(a.0, PLACES[0], &mut first),
+                CodedStream::new(b.0, PLACES[1], &mut second),
             );
             decode_two(kernel, &mut tables, jobs.0, jobs.1).map(|()| (first, second))
         };
@@ -455,8 +464,18 @@ mod tests {
                     let (first, second) = both(kernel, (a, len_a), (b, len_b)).unwrap();
                     let same = first == *plain_a && second == *plain_b;
                     assert!(same, "{kernel:?} {len_a} {len_b}");
-                    assert!(both(kernel, (a, len_a), (&b[..b.len() - 1], len_b)).is_err());
-                    assert!(both(kernel, (&a[..a.len() - 1], len_a), (b, len_b)).is_err());
+                    let (cut_a, cut_b) = (&a[..a.len() - 1], &b[..b.len() - 1]);
+                    for (fault, cut_a, cut_b) in [(0, cut_a, &b[..]), (1, a, cut_b)] {
+                        let got = both(kernel, (cut_a, len_a), (cut_b, len_b)).unwrap_err();
+                        // One bit stream has its codes behind their lengths.
+                        let is_its_own = match [len_a, len_b][fault] < FOUR_FROM {
+                            true => {
+                                (PLACES[fault]..PLACES[fault] + FOUR_FROM).contains(&got.offset)
+                            }
+                            false => got.offset == PLACES[fault],
+                        };
+                        assert!(is_its_own, "{kernel:?} {len_a} {len_b} {fault}: {got:?}");
+                    }
                 }
             }
         }
