@@ -24,13 +24,12 @@
 //! Leaves to others: how a stream is coded (`stream.rs`).
 
 use super::cursor::{Bytes, Cursor};
-use super::huffman::CodedStream;
 use super::huffman::entropy_of;
 use super::out::Out;
 use super::page::word_at;
 use super::planes::{LANE, differences, join, split, sum};
 use super::store::Store;
-use super::stream::{Coder, Decoder, StreamHead};
+use super::stream::{Coder, Decoder, Pending, StreamHead};
 use crate::PayloadError;
 
 const NOTHING: u8 = 0;
@@ -423,13 +422,12 @@ pub(super) fn get_fixed_now(
     most: usize,
     values: &mut Bytes,
 ) -> Result<(), PayloadError> {
-    let mut pending = None;
-    get_fixed(decoder, cursor, room, width, most, values, &mut pending)?;
-    decoder.finish(pending)
+    decoder
+        .together(|decoder, pending| get_fixed(decoder, cursor, room, width, most, values, pending))
 }
 
 /// Replaces `values` by the next column of values of `width` bytes, which are no more than `most`. Those that are one stream may
-/// be decoded later, with what is pending: who leaves that undone has no values.
+/// be decoded later, with what is pending.
 pub(super) fn get_fixed<'a, 'p>(
     decoder: &mut Decoder,
     cursor: &mut Cursor<'a>,
@@ -437,7 +435,7 @@ pub(super) fn get_fixed<'a, 'p>(
     width: usize,
     most: usize,
     values: &'p mut Bytes,
-    pending: &mut Option<CodedStream<'a, 'p>>,
+    pending: &mut Pending<'a, 'p>,
 ) -> Result<(), PayloadError> {
     const MORE: &str = "a column has more values than its pages hold";
     let at = cursor.at();
@@ -464,10 +462,7 @@ pub(super) fn get_fixed<'a, 'p>(
         LISTED => {
             let count = usize::from(cursor.byte()?);
             let list = cursor.take(count * width)?;
-            let mut both = None;
-            decoder.put_off(cursor, &mut room.numbers, &mut both)?;
-            decoder.put_off(cursor, &mut room.stream, &mut both)?;
-            decoder.finish_two(both, pending)?;
+            decoder.get_two(cursor, &mut room.numbers, &mut room.stream, pending)?;
             if room.numbers.len() > most {
                 return Err(PayloadError::at(at, MORE));
             }
@@ -502,7 +497,7 @@ fn get_planes(
     room: &mut Decoded,
     (count, places): (usize, usize),
     most: usize,
-    other: &mut Option<CodedStream<'_, '_>>,
+    other: &mut Pending<'_, '_>,
 ) -> Result<usize, PayloadError> {
     let at = cursor.at();
     let first = StreamHead::read(cursor)?;
@@ -514,23 +509,25 @@ fn get_planes(
         ));
     }
     cursor.sized(&mut room.planes, rows * places)?;
-    let mut rest = &mut room.planes[..];
-    let mut pending = None;
-    for i in 0..count {
-        let at = cursor.at();
-        let head = match i {
-            0 => first,
-            _ => StreamHead::read(cursor)?,
-        };
-        if head.len != rows {
-            return Err(PayloadError::at(at, "planes have different lengths"));
+    let planes = &mut room.planes[..];
+    decoder.together_with(other, |decoder, pending| {
+        let mut rest = planes;
+        for i in 0..count {
+            let at = cursor.at();
+            let head = match i {
+                0 => first,
+                _ => StreamHead::read(cursor)?,
+            };
+            if head.len != rows {
+                return Err(PayloadError::at(at, "planes have different lengths"));
+            }
+            let (plane, after) = rest.split_at_mut(rows);
+            decoder.body(head, cursor, plane, pending)?;
+            rest = after;
         }
-        let (plane, after) = rest.split_at_mut(rows);
-        decoder.body(head, cursor, plane, &mut pending)?;
-        rest = after;
-    }
-    rest.fill(0);
-    decoder.finish_two(pending, other)?;
+        rest.fill(0);
+        Ok(())
+    })?;
     Ok(rows)
 }
 
@@ -548,19 +545,6 @@ impl Read {
     }
 }
 
-/// The two streams of lengths.
-fn get_lengths(
-    decoder: &mut Decoder,
-    cursor: &mut Cursor<'_>,
-    values: &mut Read,
-    other: &mut Option<CodedStream<'_, '_>>,
-) -> Result<(), PayloadError> {
-    let mut pending = None;
-    decoder.put_off(cursor, &mut values.low, &mut pending)?;
-    decoder.put_off(cursor, &mut values.high, &mut pending)?;
-    decoder.finish_two(pending, other)
-}
-
 /// Replaces `values` by the next column of values with lengths, which are no more than `most`. Bytes that are one stream may
 /// be decoded later, with what is pending.
 pub(super) fn get_values<'a, 'p>(
@@ -569,9 +553,9 @@ pub(super) fn get_values<'a, 'p>(
     room: &mut Decoded,
     most: usize,
     values: &'p mut Read,
-    pending: &mut Option<CodedStream<'a, 'p>>,
+    pending: &mut Pending<'a, 'p>,
 ) -> Result<(), PayloadError> {
-    get_lengths(decoder, cursor, values, pending)?;
+    decoder.get_two(cursor, &mut values.low, &mut values.high, pending)?;
     let at = cursor.at();
     let wrong = |what| PayloadError::at(at, what);
     if values.low.len() != values.high.len() {
@@ -610,10 +594,7 @@ pub(super) fn get_values<'a, 'p>(
             for len in lengths {
                 list.push(cursor.take(usize::from(*len))?);
             }
-            let mut both = None;
-            decoder.put_off(cursor, &mut room.numbers, &mut both)?;
-            decoder.put_off(cursor, &mut room.stream, &mut both)?;
-            decoder.finish_two(both, pending)?;
+            decoder.get_two(cursor, &mut room.numbers, &mut room.stream, pending)?;
             if room.numbers.len() != values.low.len() {
                 return Err(wrong("a list and its lengths do not belong together"));
             }

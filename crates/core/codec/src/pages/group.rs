@@ -414,52 +414,55 @@ impl Ungroup {
             taken.rewind();
         }
         decoder.get(cursor, &mut forms.bytes)?;
-        // A value is so many bytes of its page at least, but a row's address is two fewer.
-        let mut fixed =
-            |decoder: &mut Decoder, cursor: &mut Cursor<'_>, taken: &mut Taken, width: usize| {
+        decoder.together(|decoder, pending| {
+            // A value is so many bytes of its page at least, but a row's address is two fewer.
+            let mut fixed = |decoder: &mut Decoder,
+                             cursor: &mut Cursor<'_>,
+                             taken: &mut Taken,
+                             width: usize| {
                 let most = match width {
                     ADDRESS_STORED => pages_len / ADDRESS,
                     _ => pages_len / width,
                 };
                 get_fixed_now(decoder, cursor, room, width, most, &mut taken.bytes)
             };
-        fixed(decoder, cursor, heads, Head::LEN)?;
-        let mut pending = None;
-        let flags = StreamHead::read(cursor)?;
-        let tuples = flags.len;
-        if tuples * HEADER_STORED > pages_len {
-            return Err(cursor.error("more tuples than their pages hold"));
-        }
-        cursor.sized(&mut rows.flags.bytes, tuples)?;
-        decoder.body(flags, cursor, &mut rows.flags.bytes, &mut pending)?;
-        fixed(decoder, cursor, &mut rows.headers, HEADER_STORED)?;
-        fixed(decoder, cursor, &mut rows.pointers, POINTER)?;
-        for nulls in &mut rows.nulls {
-            decoder.put_off(cursor, &mut nulls.bytes, &mut pending)?;
-        }
-        decoder.put_off(cursor, &mut rows.rest.bytes, &mut pending)?;
-        fixed(decoder, cursor, &mut items.lengths, LENGTH)?;
-        fixed(decoder, cursor, &mut items.heads, 8)?;
-        fixed(decoder, cursor, &mut items.pointers, POINTER)?;
-        fixed(decoder, cursor, &mut items.firsts, ADDRESS_STORED)?;
-        fixed(decoder, cursor, &mut items.steps, ADDRESS_STORED)?;
-        for i in 0..KEYS {
-            fixed(decoder, cursor, &mut items.keys[i], 8 * (i + 1))?;
-        }
-        decoder.put_off(cursor, &mut items.long.bytes, &mut pending)?;
-        decoder.put_off(cursor, &mut items.rest.bytes, &mut pending)?;
-        decoder.put_off(cursor, &mut plain.bytes, &mut pending)?;
-        for (column, part) in columns.iter().zip(&mut rows.columns) {
-            let values = &mut part.values;
-            match usize::try_from(column.len) {
-                Ok(width) => {
-                    let bytes = &mut values.bytes;
-                    get_fixed(decoder, cursor, room, width, tuples, bytes, &mut pending)?
-                }
-                Err(_) => get_values(decoder, cursor, room, tuples, values, &mut pending)?,
+            fixed(decoder, cursor, heads, Head::LEN)?;
+            let flags = StreamHead::read(cursor)?;
+            let tuples = flags.len;
+            if tuples * HEADER_STORED > pages_len {
+                return Err(cursor.error("more tuples than their pages hold"));
             }
-        }
-        decoder.finish(pending)
+            cursor.sized(&mut rows.flags.bytes, tuples)?;
+            decoder.body(flags, cursor, &mut rows.flags.bytes, pending)?;
+            fixed(decoder, cursor, &mut rows.headers, HEADER_STORED)?;
+            fixed(decoder, cursor, &mut rows.pointers, POINTER)?;
+            for nulls in &mut rows.nulls {
+                decoder.put_off(cursor, &mut nulls.bytes, pending)?;
+            }
+            decoder.put_off(cursor, &mut rows.rest.bytes, pending)?;
+            fixed(decoder, cursor, &mut items.lengths, LENGTH)?;
+            fixed(decoder, cursor, &mut items.heads, 8)?;
+            fixed(decoder, cursor, &mut items.pointers, POINTER)?;
+            fixed(decoder, cursor, &mut items.firsts, ADDRESS_STORED)?;
+            fixed(decoder, cursor, &mut items.steps, ADDRESS_STORED)?;
+            for i in 0..KEYS {
+                fixed(decoder, cursor, &mut items.keys[i], 8 * (i + 1))?;
+            }
+            decoder.put_off(cursor, &mut items.long.bytes, pending)?;
+            decoder.put_off(cursor, &mut items.rest.bytes, pending)?;
+            decoder.put_off(cursor, &mut plain.bytes, pending)?;
+            for (column, part) in columns.iter().zip(&mut rows.columns) {
+                let values = &mut part.values;
+                match usize::try_from(column.len) {
+                    Ok(width) => {
+                        let bytes = &mut values.bytes;
+                        get_fixed(decoder, cursor, room, width, tuples, bytes, pending)?
+                    }
+                    Err(_) => get_values(decoder, cursor, room, tuples, values, pending)?,
+                }
+            }
+            Ok(())
+        })
     }
 
     /// Puts together one page, whatever its bytes are.

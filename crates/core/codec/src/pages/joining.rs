@@ -63,40 +63,40 @@ impl ClassRead {
     ) -> Result<(), PayloadError> {
         (self.columns, self.last) = (columns, 0);
         self.streams_mut().into_iter().for_each(Taken::rewind);
-        let mut fixed =
-            |cursor: &mut Cursor<'_>, decoder: &mut Decoder, width, taken: &mut Taken| {
-                get_fixed_now(decoder, cursor, room, width, most, &mut taken.bytes)
-            };
-        fixed(cursor, decoder, HEAD, &mut self.heads)?;
-        fixed(cursor, decoder, POINTER, &mut self.pointers)?;
-        let mut pending = None;
-        decoder.put_off(cursor, &mut self.gaps.bytes, &mut pending)?;
-        self.rowids.bytes.clear();
-        match has_rowids(page) {
-            true => {
-                decoder.put_off(cursor, &mut self.steps.bytes, &mut pending)?;
-                fixed(cursor, decoder, ROWID, &mut self.rowids)?;
+        decoder.together(|decoder, pending| {
+            let mut fixed =
+                |cursor: &mut Cursor<'_>, decoder: &mut Decoder, width, taken: &mut Taken| {
+                    get_fixed_now(decoder, cursor, room, width, most, &mut taken.bytes)
+                };
+            fixed(cursor, decoder, HEAD, &mut self.heads)?;
+            fixed(cursor, decoder, POINTER, &mut self.pointers)?;
+            decoder.put_off(cursor, &mut self.gaps.bytes, pending)?;
+            self.rowids.bytes.clear();
+            match has_rowids(page) {
+                true => {
+                    decoder.put_off(cursor, &mut self.steps.bytes, pending)?;
+                    fixed(cursor, decoder, ROWID, &mut self.rowids)?;
+                }
+                false => self.steps.bytes.clear(),
             }
-            false => self.steps.bytes.clear(),
-        }
-        if self.parts.len() < self.columns {
-            self.parts.resize_with(self.columns, FieldRead::default);
-        }
-        for part in &mut self.parts[..self.columns] {
-            part.rewind();
-            let head = StreamHead::read(cursor)?;
-            if head.len > most {
-                return Err(cursor.error("more records than their pages hold"));
+            if self.parts.len() < self.columns {
+                self.parts.resize_with(self.columns, FieldRead::default);
             }
-            let most = head.len;
-            cursor.sized(&mut part.kinds.bytes, most)?;
-            decoder.body(head, cursor, &mut part.kinds.bytes, &mut pending)?;
-            part.integers
-                .read(decoder, cursor, room, most, &mut pending)?;
-            get_reals(decoder, cursor, room, reals, most, &mut part.reals.bytes)?;
-            get_values(decoder, cursor, room, most, &mut part.values, &mut pending)?;
-        }
-        decoder.finish(pending)
+            for part in &mut self.parts[..self.columns] {
+                part.rewind();
+                let head = StreamHead::read(cursor)?;
+                if head.len > most {
+                    return Err(cursor.error("more records than their pages hold"));
+                }
+                let most = head.len;
+                cursor.sized(&mut part.kinds.bytes, most)?;
+                decoder.body(head, cursor, &mut part.kinds.bytes, pending)?;
+                part.integers.read(decoder, cursor, room, most, pending)?;
+                get_reals(decoder, cursor, room, reals, most, &mut part.reals.bytes)?;
+                get_values(decoder, cursor, room, most, &mut part.values, pending)?;
+            }
+            Ok(())
+        })
     }
 
     pub(super) fn is_used_up(&mut self) -> bool {

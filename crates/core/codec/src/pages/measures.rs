@@ -25,10 +25,9 @@
 
 use super::column::{Decoded, Room, get_fixed, get_fixed_now, put_fixed};
 use super::cursor::{Bytes, Cursor};
-use super::huffman::CodedStream;
 use super::out::Out;
 use super::store::Store;
-use super::stream::{Coder, Decoder};
+use super::stream::{Coder, Decoder, Pending};
 use crate::PayloadError;
 
 const NOTHING: u8 = 0;
@@ -218,7 +217,7 @@ impl Integers {
         cursor: &mut Cursor<'a>,
         room: &mut Decoded,
         most: usize,
-        pending: &mut Option<CodedStream<'a, 'p>>,
+        pending: &mut Pending<'a, 'p>,
     ) -> Result<(), PayloadError> {
         self.at = 0;
         let width = usize::from(cursor.byte()?);
@@ -305,10 +304,10 @@ pub(super) fn get_reals(
             "more real numbers than their pages hold",
         ));
     }
-    let mut pending = None;
-    decimals.read(decoder, cursor, room, most, &mut pending)?;
-    get_fixed(decoder, cursor, room, 8, most, others, &mut pending)?;
-    decoder.finish(pending)?;
+    decoder.together(|decoder, pending| {
+        decimals.read(decoder, cursor, room, most, pending)?;
+        get_fixed(decoder, cursor, room, 8, most, others, pending)
+    })?;
     cursor.sized(reals, 8 * flags.len())?;
     let mut others = others.as_chunks::<8>().0.iter();
     for (flag, place) in flags.iter().zip(reals.as_chunks_mut::<8>().0) {

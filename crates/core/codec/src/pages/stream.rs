@@ -452,9 +452,21 @@ impl Decoder {
         cursor: &mut Cursor<'_>,
         plain: &mut Bytes,
     ) -> Result<(), PayloadError> {
-        let mut pending = None;
-        self.put_off(cursor, plain, &mut pending)?;
-        self.finish(pending)
+        self.together(|decoder, pending| decoder.put_off(cursor, plain, pending))
+    }
+
+    /// Replaces `a` and `b` by the next two streams. What is pending elsewhere is perhaps decoded with one of them.
+    pub(super) fn get_two(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        a: &mut Bytes,
+        b: &mut Bytes,
+        other: &mut Pending<'_, '_>,
+    ) -> Result<(), PayloadError> {
+        self.together_with(other, |decoder, pending| {
+            decoder.put_off(cursor, a, pending)?;
+            decoder.put_off(cursor, b, pending)
+        })
     }
 
     /// As [`Decoder::get`], but codes may be decoded later, together with those of another stream.
@@ -462,7 +474,7 @@ impl Decoder {
         &mut self,
         cursor: &mut Cursor<'a>,
         plain: &'p mut Bytes,
-        pending: &mut Option<CodedStream<'a, 'p>>,
+        pending: &mut Pending<'a, 'p>,
     ) -> Result<(), PayloadError> {
         let head = StreamHead::read(cursor)?;
         cursor.sized(plain, head.len)?;
@@ -475,58 +487,9 @@ impl Decoder {
         head: StreamHead,
         cursor: &mut Cursor<'a>,
         plain: &'p mut [u8],
-        pending: &mut Option<CodedStream<'a, 'p>>,
+        pending: &mut Pending<'a, 'p>,
     ) -> Result<(), PayloadError> {
-        let wrong = |what| Err(PayloadError::at(head.at, what));
-        match head.mode {
-            SEQUENCES => {
-                let mut parts = std::mem::take(&mut self.parts);
-                let read = self.sequences(cursor, &mut parts);
-                let [a, b, c, d, e] = &parts;
-                let joined = read.map(|()| lz::join([a, b, c, d, e], plain));
-                self.parts = parts;
-                match joined? {
-                    Some(()) => Ok(()),
-                    None => wrong("sequences do not give their length"),
-                }
-            }
-            ZSTD => {
-                let frame = framed(head, cursor)?;
-                let start = cursor.at() - frame.len();
-                self.zstd
-                    .decompress(frame, plain)
-                    .map_err(|e| e.shifted(start))
-            }
-            LZ4 => match lz4::decode_block(framed(head, cursor)?, plain) {
-                Some(decoded) if decoded == head.len => Ok(()),
-                _ => wrong("LZ4 block does not give its length"),
-            },
-            _ => self.inner(head, cursor, plain, pending),
-        }
-    }
-
-    /// Reads the five parts of sequences.
-    fn sequences(
-        &mut self,
-        cursor: &mut Cursor<'_>,
-        parts: &mut [Bytes; 5],
-    ) -> Result<(), PayloadError> {
-        let mut pending = None;
-        for part in parts {
-            let head = StreamHead::read(cursor)?;
-            cursor.sized(part, head.len)?;
-            self.inner(head, cursor, part, &mut pending)?;
-        }
-        self.finish(pending)
-    }
-
-    fn inner<'a, 'p>(
-        &mut self,
-        head: StreamHead,
-        cursor: &mut Cursor<'a>,
-        plain: &'p mut [u8],
-        pending: &mut Option<CodedStream<'a, 'p>>,
-    ) -> Result<(), PayloadError> {
+        let wrong = |what| PayloadError::at(head.at, what);
         match head.mode {
             NOTHING => {}
             STORED => plain.copy_from_slice(cursor.take(head.len)?),
@@ -534,8 +497,8 @@ impl Decoder {
             HUFFMAN => {
                 let coded = framed(head, cursor)?;
                 let job = CodedStream::new(coded, cursor.at() - coded.len(), plain);
-                match pending.take() {
-                    None => *pending = Some(job),
+                match pending.0.take() {
+                    None => pending.0 = Some(job),
                     Some(first) => {
                         huffman::decode_two(self.kernel, &mut self.tables, first, job)?;
                     }
@@ -550,37 +513,83 @@ impl Decoder {
                     return Err(cursor.error("an exception is outside of its stream"));
                 }
             }
+            SEQUENCES => {
+                let mut parts = std::mem::take(&mut self.parts);
+                let read = self.sequences(cursor, &mut parts);
+                let [a, b, c, d, e] = &parts;
+                let joined = read.map(|()| lz::join([a, b, c, d, e], plain));
+                self.parts = parts;
+                joined?.ok_or(wrong("sequences do not give their length"))?;
+            }
+            ZSTD => {
+                let frame = framed(head, cursor)?;
+                let start = cursor.at() - frame.len();
+                self.zstd
+                    .decompress(frame, plain)
+                    .map_err(|e| e.shifted(start))?;
+            }
+            LZ4 => match lz4::decode_block(framed(head, cursor)?, plain) {
+                Some(decoded) if decoded == head.len => {}
+                _ => return Err(wrong("LZ4 block does not give its length")),
+            },
             _ => return Err(cursor.error("a stream has a mode that is not known")),
         }
         Ok(())
     }
 
-    /// Decodes what is pending.
-    pub(super) fn finish(
+    /// Reads the five parts of sequences.
+    fn sequences(
         &mut self,
-        pending: Option<CodedStream<'_, '_>>,
+        cursor: &mut Cursor<'_>,
+        parts: &mut [Bytes; 5],
     ) -> Result<(), PayloadError> {
-        match pending {
+        self.together(|decoder, pending| {
+            for part in parts {
+                let head = StreamHead::read(cursor)?;
+                if head.mode > EXCEPTIONS {
+                    return Err(cursor.error("a stream has a mode that is not known"));
+                }
+                cursor.sized(part, head.len)?;
+                decoder.body(head, cursor, part, pending)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Reads streams, and decodes what `read` leaves pending.
+    pub(super) fn together<'a, 'p>(
+        &mut self,
+        read: impl FnOnce(&mut Decoder, &mut Pending<'a, 'p>) -> Result<(), PayloadError>,
+    ) -> Result<(), PayloadError> {
+        let mut pending = Pending(None);
+        read(self, &mut pending)?;
+        match pending.0 {
             Some(job) => huffman::decode(self.kernel, &mut self.tables[0], job),
             None => Ok(()),
         }
     }
 
-    /// Decodes what is pending here and elsewhere.
-    pub(super) fn finish_two(
+    /// As [`Decoder::together`], but what `read` leaves pending is decoded with what is pending elsewhere.
+    pub(super) fn together_with<'a, 'p>(
         &mut self,
-        pending: Option<CodedStream<'_, '_>>,
-        other: &mut Option<CodedStream<'_, '_>>,
+        other: &mut Pending<'_, '_>,
+        read: impl FnOnce(&mut Decoder, &mut Pending<'a, 'p>) -> Result<(), PayloadError>,
     ) -> Result<(), PayloadError> {
-        let Some(job) = pending else {
+        let mut pending = Pending(None);
+        read(self, &mut pending)?;
+        let Some(job) = pending.0 else {
             return Ok(());
         };
-        match other.take() {
+        match other.0.take() {
             Some(other) => huffman::decode_two(self.kernel, &mut self.tables, other, job),
-            None => self.finish(Some(job)),
+            None => huffman::decode(self.kernel, &mut self.tables[0], job),
         }
     }
 }
+
+/// A stream in codes that waits for another one, as two are decoded faster together. Made by [`Decoder::together`] alone, which
+/// leaves none undone.
+pub(super) struct Pending<'a, 'p>(Option<CodedStream<'a, 'p>>);
 
 /// How a stream is coded, and its plain length.
 #[derive(Clone, Copy)]
