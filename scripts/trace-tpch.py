@@ -15,9 +15,10 @@ deep than on a machine of that speed. The page cache is not limited: what is rea
 disk gets them, in their order, each with the number that were in flight, and the CPU time of the process that answers the question.
 No question uses more than one process.
 
-FILE has a line `Q1 CPU_S` for each question, then its requests in their order: `R` or `W`, the length in units of 512 bytes, how
-many others were in flight, and how many such requests there are in a row. Places and latencies are not in it: places are spread
-over the device, and latencies are this machine's. `--traces DIR` keeps everything, for `longshore cache simulate`.
+FILE has a line for each question: `Q1 CPU_S`, then its requests in their order, `[W]SECTORS[+OTHERS][*COUNT]` each: W before a
+write, the length in units of 512 bytes, how many others were in flight if any, and how many such requests there are in a row if
+not one. Places and latencies are not in it: places are spread over the device, and latencies are this machine's. `--traces DIR`
+keeps everything, for `longshore cache simulate`.
 
 Needs root, FUSE, loop devices and PostgreSQL 15 or later. At the end everything is unmounted and stopped; what `prepare` made stays.
 
@@ -120,6 +121,10 @@ def runs(path):
     return [(*same, len(list(group))) for same, group in itertools.groupby(found)]
 
 
+def written(op, length, others, count):
+    return ("W" if op == "W" else "") + str(length) + (f"+{others}" if others else "") + (f"*{count}" if count > 1 else "")
+
+
 def record(options):
     asked = questions()
     chosen = [int(number) for number in options.queries.split(",")] if options.queries else sorted(asked)
@@ -146,8 +151,7 @@ def record(options):
                 cpu, elapsed, rows = ask(stage, asked[number])
                 stage.undo.pop()()
                 all_of = runs(trace)
-                out.write(f"Q{number} {cpu:.2f}\n")
-                out.writelines(f"{op} {length} {others} {count}\n" for op, length, others, count in all_of)
+                print(f"Q{number} {cpu:.2f}", *(written(*run) for run in all_of), file=out)
                 out.flush()
                 if options.traces:
                     shutil.copy(trace, f"{options.traces}/q{number}.csv")
