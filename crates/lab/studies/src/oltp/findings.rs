@@ -107,14 +107,14 @@ pub fn found(
         put("lost", one.lost);
     }
     let quiet = median(quiet.iter().copied()).unwrap_or(0.0);
-    let kinds = kinds(&counted);
+    let rows = rows(&counted);
     let load = format!("{}, {} clients", kind.text(), spec.clients);
     let report = Report {
         title: "Backups under load".into(),
-        summary: with_missing(summary(&kinds, quiet), &missing),
+        summary: with_missing(summary(&rows, quiet), &missing),
         platform,
         sections: vec![
-            in_phases(spec, kind, &kinds),
+            in_phases(spec, kind, &rows),
             over_time(&phases, all, begun_s),
         ],
     };
@@ -134,13 +134,13 @@ fn with_missing(summary: String, missing: &[String]) -> String {
     }
 }
 
-/// All phases of one kind, one of each round.
-struct Kind<'a> {
+/// The phases of one row: of one kind, one of each round.
+struct PhaseRow<'a> {
     name: &'a str,
     all: Vec<&'a Counted<'a>>,
 }
 
-impl Kind<'_> {
+impl PhaseRow<'_> {
     /// The results over the rounds.
     fn of(&self, figure: impl Fn(&Counted) -> Option<f64>) -> Option<RoundResults> {
         RoundResults::of(self.all.iter().filter_map(|one| figure(one)))
@@ -155,29 +155,29 @@ impl Kind<'_> {
     }
 }
 
-/// The kinds in the order of the first round. A quiet phase is one of its own: they show what the rounds changed.
-fn kinds<'a>(counted: &'a [Counted<'a>]) -> Vec<Kind<'a>> {
-    let mut kinds: Vec<Kind> = Vec::new();
+/// The rows in the order of the first round. A quiet phase is one of its own: they show what the rounds changed.
+fn rows<'a>(counted: &'a [Counted<'a>]) -> Vec<PhaseRow<'a>> {
+    let mut rows: Vec<PhaseRow> = Vec::new();
     for one in counted {
-        let same = |kind: &&mut Kind| {
-            let first = kind.all[0].phase;
+        let same = |row: &&mut PhaseRow| {
+            let first = row.all[0].phase;
             !first.is_quiet() && first.key != MIXED && first.key == one.phase.key
         };
-        match kinds.iter_mut().find(same) {
-            Some(kind) => kind.all.push(one),
-            None => kinds.push(Kind {
+        match rows.iter_mut().find(same) {
+            Some(row) => row.all.push(one),
+            None => rows.push(PhaseRow {
                 name: &one.phase.kind,
                 all: vec![one],
             }),
         }
     }
-    kinds
+    rows
 }
 
-fn summary(kinds: &[Kind], quiet: f64) -> String {
-    let backups = kinds
+fn summary(rows: &[PhaseRow], quiet: f64) -> String {
+    let backups = rows
         .iter()
-        .filter_map(|kind| Some((kind, kind.median(|c| c.lost)?)));
+        .filter_map(|row| Some((row, row.median(|c| c.lost)?)));
     let least = backups.min_by(|a, b| a.1.total_cmp(&b.1));
     match least {
         Some((one, lost)) => format!(
@@ -190,32 +190,32 @@ fn summary(kinds: &[Kind], quiet: f64) -> String {
     }
 }
 
-fn in_phases(spec: &OltpSpec, load: LoadKind, kinds: &[Kind]) -> Section {
-    let row = |kind: &Kind| {
+fn in_phases(spec: &OltpSpec, load: LoadKind, rows: &[PhaseRow]) -> Section {
+    let cells = |row: &PhaseRow| {
         let times =
-            |value: fn(&TransactionTimes) -> f64| kind.median(|one| one.times.as_ref().map(value));
-        let count: usize = kind.all.iter().map(|one| one.phase.backups.len()).sum();
-        let lost = kind.of(|one| one.lost);
-        let mut row = vec![
-            kind.name.into(),
-            kind.median(|one| Some(one.phase.to_s - one.phase.from_s))
+            |value: fn(&TransactionTimes) -> f64| row.median(|one| one.times.as_ref().map(value));
+        let count: usize = row.all.iter().map(|one| one.phase.backups.len()).sum();
+        let lost = row.of(|one| one.lost);
+        let mut cells = vec![
+            row.name.into(),
+            row.median(|one| Some(one.phase.to_s - one.phase.from_s))
                 .into(),
-            kind.median(|one| Some(one.rate)).into(),
+            row.median(|one| Some(one.rate)).into(),
             times(|t| t.median_ms).into(),
             times(|t| t.p95_ms).into(),
             times(|t| t.p99_ms).into(),
             (count > 0).then_some(count as f64).into(),
-            kind.median(|one| one.phase.backup_s()).into(),
-            kind.of_backups(|t| Some(t.mb_per_s())).into(),
-            kind.of_backups(|t| t.cpu_s).into(),
-            kind.of_backups(|t| t.system_cpu_percent).into(),
-            kind.of_backups(|t| Some(t.ratio())).into(),
+            row.median(|one| one.phase.backup_s()).into(),
+            row.of_backups(|t| Some(t.mb_per_s())).into(),
+            row.of_backups(|t| t.cpu_s).into(),
+            row.of_backups(|t| t.system_cpu_percent).into(),
+            row.of_backups(|t| Some(t.ratio())).into(),
             lost.map(|lost| lost.median).into(),
         ];
         if spec.rounds > 1 {
-            row.push(lost.map(|lost| lost.range(0)).into());
+            cells.push(lost.map(|lost| lost.range(0)).into());
         }
-        row
+        cells
     };
     let mut table = Table {
         columns: vec![
@@ -233,7 +233,7 @@ fn in_phases(spec: &OltpSpec, load: LoadKind, kinds: &[Kind]) -> Section {
             Column::number("Ratio", "", 2),
             Column::number("Lost by one", "transactions", 0),
         ],
-        row_values: kinds.iter().map(row).collect(),
+        row_values: rows.iter().map(cells).collect(),
     };
     if spec.rounds > 1 {
         table.columns.push(Column::text("Lost, range"));
@@ -244,13 +244,13 @@ fn in_phases(spec: &OltpSpec, load: LoadKind, kinds: &[Kind]) -> Section {
         x: Positions {
             label: "Phase".into(),
             unit: String::new(),
-            at: At::Names(kinds.iter().map(|kind| kind.name.to_owned()).collect()),
+            at: At::Names(rows.iter().map(|row| row.name.to_owned()).collect()),
         },
         y,
         y_right: None,
         series: vec![Series::new(
             title,
-            kinds.iter().map(|kind| kind.median(value)).collect(),
+            rows.iter().map(|row| row.median(value)).collect(),
         )],
     };
     Section {
@@ -499,10 +499,10 @@ mod tests {
         };
         let ours = |round| Phase::of("zstd", "ZSTD", (round, 2));
         let peer = |round| Phase::of("pg_basebackup", "pg_basebackup", (round, 2));
-        put(Phase::quiet("quiet, before".into(), 0), 1.0, &[]);
+        put(Phase::quiet("quiet, before round 1".into(), 0), 1.0, &[]);
         put(ours(0), 1.0, &[taken(2.0, Some(1.0))]);
         put(peer(0), 1.0, &[taken(4.0, None)]);
-        put(Phase::quiet("quiet, between".into(), 1), 1.0, &[]);
+        put(Phase::quiet("quiet, before round 2".into(), 1), 1.0, &[]);
         put(peer(1), 1.0, &[taken(6.0, None)]);
         put(ours(1), 1.0, &[taken(4.0, Some(3.0))]);
         put(Phase::quiet("quiet, after".into(), 2), 1.0, &[]);
@@ -536,10 +536,10 @@ mod tests {
         let table = found.report.sections[0].table.as_ref().unwrap();
         let names: Vec<_> = table.row_values.iter().map(|row| row[0].clone()).collect();
         let expected = [
-            "quiet, before",
+            "quiet, before round 1",
             "ZSTD",
             "pg_basebackup",
-            "quiet, between",
+            "quiet, before round 2",
             "quiet, after",
         ];
         assert_eq!(names, expected.map(Cell::from));
