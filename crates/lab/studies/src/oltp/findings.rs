@@ -302,7 +302,8 @@ fn explained(spec: &OltpSpec, load: LoadKind) -> Vec<String> {
         let settings: Vec<&str> = spec.peers.iter().map(|peer| peer.settings()).collect();
         prose.push(format!(
             "Other programs: {}. Ours checks every page, has checksums of each block, and has the WAL that it needs. Their throughput \
-             and ratio are of the bytes that our last backup read; they write to the first directory alone.",
+             and ratio are of the bytes that our last backup read; they write to the first directory \
+             alone, and not in stripes.",
             settings.join(". ")
         ));
     }

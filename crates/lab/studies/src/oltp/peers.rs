@@ -1,7 +1,7 @@
 //! Backups of the study's cluster by other programs: pgBackRest, WAL-G and pg_basebackup.
 //!
-//! Each has the settings that its documentation has for speed, its own checks, and no archive: a full backup to a new
-//! repository in the first directory of stripes.
+//! Each has the settings that its documentation has for speed, the checks that it makes by default, and no archive: a full
+//! backup to a new repository in the first directory of stripes.
 //!
 //! Invariants
 //! - A program runs as the server's user, with no configuration but these settings; its repository is removed afterwards.
