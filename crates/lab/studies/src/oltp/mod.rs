@@ -170,7 +170,6 @@ pub fn oltp(context: &RunContext, spec: &OltpSpec, on_step: &dyn Fn(&str)) -> Re
     );
     let stripes = Scratch::new(storage, dirs)?;
     let mut phases = Vec::new();
-    let begun = wall_s(context);
     // Of the last backup of ours; in every other round those of others come before.
     let mut plain_bytes = 0;
     for peer in &spec.peers {
@@ -179,6 +178,7 @@ pub fn oltp(context: &RunContext, spec: &OltpSpec, on_step: &dyn Fn(&str)) -> Re
         backup(context, spec, &loaded, Made::By(*peer), (&stripes, 0))?;
         stripes.clear()?;
     }
+    let begun = wall_s(context);
     for (mut phase, made) in all_phases(&kinds, spec.rounds.max(1)) {
         phase.from_s = wall_s(context);
         match made {
