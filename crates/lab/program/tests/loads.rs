@@ -76,17 +76,25 @@ fn backups_under_load_count_transactions_in_every_phase() {
     }
     for database in databases {
         let (more, phases_expected) = match database {
-            "sqlite" => ("--max-cpu 20", 7),
-            "postgres" => ("--rounds 2 --peer pg-basebackup", 7),
+            "sqlite" => ("--max-cpu 20 --think 1", 7),
+            "postgres" => ("--rounds 2 --peer pg-basebackup --think 1", 7),
             _ => ("", 5),
         };
         let line = format!(
-            "lab oltp --database {database} --quick --size 4M --clients 2 --think 1 --phase 1 --stripes 2 --work w \
+            "lab oltp --database {database} --quick --size 4M --clients 2 --phase 1 --stripes 2 --work w \
              --dir a --html p.html --markdown p.md {more}"
         );
         let report = run(&dir, &line, 0);
         let phases = rows(&report, 0);
         assert_eq!(phases.len(), phases_expected, "{database}: {phases:?}");
+        let prose = report["sections"][0]["prose"][0].as_str().unwrap();
+        let pauses = match database {
+            "pgbench" => "no pauses",
+            _ => "a pause of 1 ms after each transaction",
+        };
+        assert!(prose.contains(pauses), "{database}: {prose}");
+        let repeats = prose.contains("in this order in the first round");
+        assert_eq!(repeats, database == "postgres", "{prose}");
         for phase in &phases {
             let rate: f64 = phase[2].parse().unwrap();
             assert!(rate > 0.0, "{database}: {phase:?}");
@@ -121,6 +129,18 @@ fn backups_under_load_count_transactions_in_every_phase() {
             assert!(left.is_empty(), "{database}: {left:?}");
         }
     }
+}
+
+#[test]
+fn a_pause_that_a_load_does_not_have_is_refused() {
+    let dir = stage();
+    let line = "lab oltp --database pgbench --quick --think 1 --work w";
+    let refused = run(&dir, line, 2);
+    assert!(
+        refused.to_string().contains("leave out --think"),
+        "{refused}"
+    );
+    assert!(!dir.path().join("w").exists());
 }
 
 #[test]

@@ -39,6 +39,10 @@ pub fn oltp(options: &Oltp, context: &Context) -> Result<Exit, Failure> {
         LoadDatabase::Pgbench => LoadKind::Pgbench,
         LoadDatabase::Sqlite => LoadKind::Sqlite,
     });
+    if options.think > 0 && kind == Some(LoadKind::Pgbench) {
+        let hint = "leave out --think, or use --database postgres";
+        return Err(Failure::usage("pgbench's load has no pauses", hint));
+    }
     let mut peers = Vec::new();
     for asked in &options.peer {
         let peer = match asked {

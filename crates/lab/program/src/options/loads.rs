@@ -70,7 +70,7 @@ pub struct Oltp {
     /// Milliseconds that a client waits after each transaction.
     ///
     /// The default is 0: clients run as fast as the database. With pauses the load leaves CPU free, as most servers do.
-    /// pgbench's load has none.
+    /// pgbench's load has none, so the two together are refused.
     #[arg(long, value_name = "MS", default_value_t = 0)]
     pub think: u32,
 

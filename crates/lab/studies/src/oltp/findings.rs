@@ -278,7 +278,7 @@ fn in_phases(spec: &OltpSpec, load: LoadKind, rows: &[PhaseRow]) -> Section {
 /// The words above the table of the phases.
 fn explained(spec: &OltpSpec, load: LoadKind) -> Vec<String> {
     let mut prose = vec![format!(
-        "{} with {}, {}; phases in this order, each at least {:.0} s, backups to {} one after another. CPU time is the \
+        "{} with {}, {}; phases in this order{}, each at least {:.0} s, backups to {} one after another. CPU time is the \
          backup's alone, CPU the whole machine's. Lost: the transactions of the quiet phases without those of this \
          phase, for each of its backups with what is before and after it; below 0 the phase had more. A phase changes the database for the next: the \
          last quiet phase shows how much.",
@@ -287,6 +287,10 @@ fn explained(spec: &OltpSpec, load: LoadKind) -> Vec<String> {
         match spec.think.as_millis() {
             0 => "no pauses".to_owned(),
             ms => format!("a pause of {ms} ms after each transaction"),
+        },
+        match spec.rounds {
+            0 | 1 => "",
+            _ => " in the first round",
         },
         spec.phase.as_secs_f64(),
         in_words(spec.stripes, "stripe"),
