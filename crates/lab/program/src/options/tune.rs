@@ -33,8 +33,8 @@ pub enum Purpose {
 /// Finds the algorithm, stripes, buffers and limits that suit this machine and a purpose.
 ///
 /// Makes backups of the source to the places, one setting after the other, and ends each as soon as it knows enough: about
-/// three minutes in all. Nothing of them is left, and none is encrypted. Each begins as every backup does: of a PostgreSQL server with
-/// a checkpoint. The answer is the command line, a configuration, why, and when to run it again.
+/// 150 seconds in all (--time), and what is measured last. Nothing of them is left, and none is encrypted. Each begins as every
+/// backup does: of a PostgreSQL server with a checkpoint. The answer is the command line, a configuration, why, and when to run it again.
 #[derive(Debug, Args)]
 #[command(after_long_help = TEACH_TUNE)]
 pub struct Tune {
