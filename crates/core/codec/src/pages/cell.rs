@@ -164,16 +164,17 @@ impl CellPlaces {
         Some(())
     }
 
-    /// Calls `gap` with each run of bytes from `content` to the end of the page that no cell covers. `None` if cells overlap.
+    /// Calls `gap` with each run of bytes from `content` to `end` that no cell covers. `None` if cells overlap, or one
+    /// that begins before `end` ends behind it.
     #[inline(always)]
     pub(super) fn gaps(
         &self,
         content: usize,
-        page: usize,
+        end: usize,
         mut gap: impl FnMut(Range<usize>) -> Option<()>,
     ) -> Option<()> {
         let mut covered = content;
-        for (i, word) in self.begins[..page.div_ceil(64).min(1 << 10)]
+        for (i, word) in self.begins[..end.div_ceil(64).min(1 << 10)]
             .iter()
             .enumerate()
         {
@@ -190,10 +191,10 @@ impl CellPlaces {
                 covered = self.ends[start] as usize;
             }
         }
-        if covered > page {
+        if covered > end {
             return None;
         }
-        gap(covered..page)
+        gap(covered..end)
     }
 }
 

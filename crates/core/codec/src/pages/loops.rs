@@ -1,4 +1,4 @@
-//! Loops that is compiled for each kernel.
+//! Loops that are compiled for each kernel.
 //!
 //! Leaves to others: which kernel does it (`kernel.rs`).
 
