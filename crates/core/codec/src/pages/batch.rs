@@ -10,8 +10,7 @@
 //! Leaves to others: reading the columns (`joining.rs`, `measures.rs`), and where a record lies (`joining.rs`).
 
 use super::cell::Varint;
-use super::column::Read;
-use super::heap::Taken;
+use super::heap::{ColumnRead, Taken};
 use super::measures::Integers;
 use super::records::{
     BLOB, COLUMNS_MAX, INTEGER, NONE, NULL, REAL, TEXT, TYPED, integer_type, integer_width,
@@ -23,41 +22,38 @@ pub(super) struct FieldRead {
     pub(super) kinds: Taken,
     pub(super) integers: Integers,
     pub(super) reals: Taken,
-    pub(super) values: Read,
-    row: usize,
-    at: usize,
+    pub(super) texts: ColumnRead,
 }
 
 impl FieldRead {
     pub(super) fn memory(&self) -> usize {
-        self.kinds.memory() + self.integers.memory() + self.reals.memory() + self.values.memory()
+        self.kinds.memory()
+            + self.integers.memory()
+            + self.reals.memory()
+            + self.texts.values.memory()
     }
 
     pub(super) fn rewind(&mut self) {
-        (self.row, self.at) = (0, 0);
         self.kinds.rewind();
         self.reals.rewind();
+        self.texts.rewind();
     }
 
     pub(super) fn is_used_up(&self) -> bool {
         self.kinds.is_used_up()
             && self.integers.is_used_up()
             && self.reals.is_used_up()
-            && self.row == self.values.low.len()
-            && self.at == self.values.bytes.len()
+            && self.texts.is_used_up(true)
     }
 
     /// The next text or blob.
     #[inline(always)]
     fn value(&mut self) -> Option<(usize, usize)> {
-        let (low, high) = (
-            *self.values.low.get(self.row)?,
-            *self.values.high.get(self.row)?,
-        );
-        let (at, len) = (self.at, usize::from(u16::from_le_bytes([low, high])));
-        self.row += 1;
-        self.at += len;
-        (self.at <= self.values.bytes.len()).then_some((at, len))
+        let texts = &mut self.texts;
+        let (low, high) = texts.length()?;
+        let (at, len) = (texts.at, usize::from(u16::from_le_bytes([low, high])));
+        texts.at += len;
+        (texts.at <= texts.values.bytes.len()).then_some((at, len))
     }
 
     /// Adds the lengths of texts and blobs of the next records.
@@ -68,8 +64,8 @@ impl FieldRead {
         if kind.is_some_and(|kind| !matches!(kind, TEXT | BLOB)) {
             return Some(());
         }
-        let low = &self.values.low[self.row..];
-        let high = self.values.high.get(self.row..)?;
+        let ColumnRead { values, row, .. } = &self.texts;
+        let (low, high) = (&values.low[*row..], values.high.get(*row..)?);
         if kind.is_some() {
             let (low, high) = (low.get(..sums.len())?, high.get(..sums.len())?);
             for (sum, (low, high)) in sums.iter_mut().zip(low.iter().zip(high)) {
@@ -111,19 +107,23 @@ const VALUES_MAX: usize = 1 << 16;
 const PIECE: usize = 64;
 /// Bytes of numbers, of which each may have eight.
 const NUMBERS_MAX: usize = 8 * COLUMNS_MAX;
-/// Bytes of the values of all records.
-const VALUES_ROOM: usize = PIECE + VALUES_MAX + NUMBERS_MAX + PIECE + (16 << 10);
+/// Bytes of the values of all records: the longest one fits, with what a copy may write behind it.
+const VALUES_ROOM: usize = PIECE + VALUES_MAX + NUMBERS_MAX + PIECE;
 /// A header is copied as so many bytes, if it is no longer.
 const HEADER_PIECE: usize = 32;
 /// A type is written as four bytes.
 const HEADER_MAX: usize = HEADER_PIECE + 1 + TYPE_LEN * COLUMNS_MAX + 1;
 
+/// How many bytes from one header to the next.
+#[inline(always)]
+fn step(parts: &[FieldRead]) -> usize {
+    HEADER_PIECE + 1 + TYPE_LEN * parts.len() + 1
+}
+
 /// Some records, of which the first are used.
 pub(super) struct Batch {
     headers: Box<[u8; ROWS * HEADER_MAX]>,
     values: Box<[u8; VALUES_ROOM]>,
-    /// How many bytes from one header to the next.
-    step: usize,
     rows: usize,
     used: usize,
     header_ends: [u32; ROWS],
@@ -131,7 +131,6 @@ pub(super) struct Batch {
     ends: [u32; ROWS],
     /// Whether a record had its last column.
     ended: [bool; ROWS],
-    any_ended: bool,
 }
 
 impl Default for Batch {
@@ -139,14 +138,12 @@ impl Default for Batch {
         Batch {
             headers: Box::new([0; ROWS * HEADER_MAX]),
             values: Box::new([0; VALUES_ROOM]),
-            step: 0,
             rows: 0,
             used: 0,
             header_ends: [0; ROWS],
             starts: [0; ROWS],
             ends: [0; ROWS],
             ended: [false; ROWS],
-            any_ended: false,
         }
     }
 }
@@ -220,7 +217,7 @@ impl Batch {
         let ends = (*self.header_ends.get(row)?, *self.ends.get(row)?);
         let start = *self.starts.get(row)? as usize - PIECE;
         Some(Record {
-            header: self.headers.get(row * self.step..ends.0 as usize)?,
+            header: self.headers.get(row * step(parts)..ends.0 as usize)?,
             values: self.values.get(start..ends.1 as usize)?,
         })
     }
@@ -233,18 +230,17 @@ impl Batch {
         let rows = parts
             .iter()
             .fold(most, |rows, part| rows.min(part.kinds.rest().len()));
-        self.step = HEADER_PIECE + 1 + TYPE_LEN * parts.len() + 1;
         let rows = self.place(parts, rows)?;
+        let step = step(parts);
         for (row, end) in self.header_ends[..rows].iter_mut().enumerate() {
-            *end = (row * self.step + HEADER_PIECE + 1) as u32;
+            *end = (row * step + HEADER_PIECE + 1) as u32;
         }
         self.ended = [false; ROWS];
-        self.any_ended = false;
         for part in &mut *parts {
             self.column(part, rows)?;
         }
         for (row, end) in self.header_ends[..rows].iter().enumerate() {
-            let start = row * self.step + HEADER_PIECE;
+            let start = row * step + HEADER_PIECE;
             let len = *end as usize - start;
             // Longer headers have a length of two bytes.
             if len >= 0x80 {
@@ -284,7 +280,9 @@ impl Batch {
     #[inline(always)]
     fn column(&mut self, part: &mut FieldRead, rows: usize) -> Option<()> {
         let kind = same(part.kinds.rest().get(..rows)?);
-        let Some(kind) = kind.filter(|_| !self.any_ended) else {
+        // No loop that ends early, as above.
+        let any_ended = self.ended.iter().fold(false, |any, ended| any | ended);
+        let Some(kind) = kind.filter(|_| !any_ended) else {
             return self.mixed(part, rows);
         };
         match kind {
@@ -308,8 +306,9 @@ impl Batch {
         Some(())
     }
 
+    /// Headers and values of all records, and where each one's end so far.
     #[inline(always)]
-    fn integers<const N: usize>(&mut self, integers: &[u8], rows: usize) -> Option<()> {
+    fn places(&mut self) -> (&mut [u8], &mut [u8], &mut [u32], &mut [u32]) {
         let Batch {
             headers,
             values,
@@ -317,7 +316,12 @@ impl Batch {
             ends,
             ..
         } = self;
-        let (headers, values) = (&mut headers[..], &mut values[..]);
+        (&mut headers[..], &mut values[..], header_ends, ends)
+    }
+
+    #[inline(always)]
+    fn integers<const N: usize>(&mut self, integers: &[u8], rows: usize) -> Option<()> {
+        let (headers, values, header_ends, ends) = self.places();
         let ends = header_ends[..rows].iter_mut().zip(&mut ends[..rows]);
         for (integer, (header_end, end)) in integers.as_chunks::<N>().0.iter().zip(ends) {
             let mut word = [0; 8];
@@ -338,8 +342,9 @@ impl Batch {
     fn texts(&mut self, part: &mut FieldRead, rows: usize, kind: u8) -> Option<()> {
         /// Longer texts have types of two bytes.
         const SHORT: u8 = (0x80 - 14) / 2;
-        let low = part.values.low.get(part.row..part.row + rows)?;
-        let high = part.values.high.get(part.row..part.row + rows)?;
+        let ColumnRead { values, row, at } = &part.texts;
+        let low = values.low.get(*row..*row + rows)?;
+        let high = values.high.get(*row..*row + rows)?;
         let longest = low.iter().fold(0, |most: u8, len| most.max(*len));
         let is_short = longest <= SHORT && high.iter().fold(0, |any, high| any | high) == 0;
         if !is_short {
@@ -349,26 +354,19 @@ impl Batch {
             return Some(());
         }
         let used = match longest {
-            0..=16 => self.short::<16>(&part.values.bytes[part.at..], low, kind)?,
-            17..=32 => self.short::<32>(&part.values.bytes[part.at..], low, kind)?,
-            _ => self.short::<PIECE>(&part.values.bytes[part.at..], low, kind)?,
+            0..=16 => self.short::<16>(&values.bytes[*at..], low, kind)?,
+            17..=32 => self.short::<32>(&values.bytes[*at..], low, kind)?,
+            _ => self.short::<PIECE>(&values.bytes[*at..], low, kind)?,
         };
-        part.row += rows;
-        part.at += used;
+        part.texts.row += rows;
+        part.texts.at += used;
         Some(())
     }
 
     /// Appends texts that are no longer than `N`; returns their length.
     #[inline(always)]
     fn short<const N: usize>(&mut self, bytes: &[u8], lengths: &[u8], kind: u8) -> Option<usize> {
-        let Batch {
-            headers,
-            values,
-            header_ends,
-            ends,
-            ..
-        } = self;
-        let (headers, values) = (&mut headers[..], &mut values[..]);
+        let (headers, values, header_ends, ends) = self.places();
         let mut at = 0;
         for (len, (header_end, end)) in lengths.iter().zip(header_ends.iter_mut().zip(ends)) {
             *headers.get_mut(*header_end as usize)? = 12 + 2 * len + u8::from(kind == TEXT);
@@ -395,7 +393,7 @@ impl Batch {
         let header = self.headers.get_mut(self.header_ends[row] as usize..)?;
         self.header_ends[row] += Varint::write(serial, header)? as u32;
         let place = self.values.get_mut(self.ends[row] as usize..)?;
-        let bytes = &part.values.bytes[..];
+        let bytes = &part.texts.values.bytes[..];
         if len <= PIECE
             && let Some(piece) = bytes.get(at..at + PIECE)
             && let Some(place) = place.get_mut(..PIECE)
@@ -434,7 +432,7 @@ impl Batch {
                     self.number(row, real, 8)?;
                 }
                 TEXT | BLOB => self.text(part, row, kind)?,
-                NONE => (self.ended[row], self.any_ended) = (true, true),
+                NONE => self.ended[row] = true,
                 _ => return None,
             }
         }

@@ -515,7 +515,7 @@ impl Ungroup {
 
     fn is_used_up(&mut self) -> bool {
         let rows = &mut self.rows;
-        let columns = self.columns.iter().zip(&rows.columns);
+        let mut columns = self.columns.iter().zip(&rows.columns);
         let mut streams = [
             &rows.flags,
             &rows.headers,
@@ -526,7 +526,7 @@ impl Ungroup {
         ]
         .into_iter()
         .chain(&rows.nulls);
-        columns.fold(true, |all, (column, part)| all && part.is_used_up(column))
+        columns.all(|(column, part)| part.is_used_up(column.len <= 0))
             && streams.all(Taken::is_used_up)
             && self.items.streams().all(|taken| taken.is_used_up())
     }

@@ -696,8 +696,8 @@ impl Taken {
 #[derive(Default)]
 pub(super) struct ColumnRead {
     pub(super) values: Read,
-    row: usize,
-    at: usize,
+    pub(super) row: usize,
+    pub(super) at: usize,
 }
 
 impl ColumnRead {
@@ -707,14 +707,14 @@ impl ColumnRead {
 
     /// The next value's length, in two bytes.
     #[inline(always)]
-    fn length(&mut self) -> Option<(u8, u8)> {
+    pub(super) fn length(&mut self) -> Option<(u8, u8)> {
         let row = self.row;
         self.row += 1;
         Some((*self.values.low.get(row)?, *self.values.high.get(row)?))
     }
 
-    pub(super) fn is_used_up(&self, column: &Column) -> bool {
-        self.at == self.values.bytes.len() && (column.len > 0 || self.row == self.values.low.len())
+    pub(super) fn is_used_up(&self, has_lengths: bool) -> bool {
+        self.at == self.values.bytes.len() && (!has_lengths || self.row == self.values.low.len())
     }
 }
 

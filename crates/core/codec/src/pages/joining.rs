@@ -93,7 +93,7 @@ impl ClassRead {
                 decoder.body(head, cursor, &mut part.kinds.bytes, pending)?;
                 part.integers.read(decoder, cursor, room, most, pending)?;
                 get_reals(decoder, cursor, room, reals, most, &mut part.reals.bytes)?;
-                get_values(decoder, cursor, room, most, &mut part.values, pending)?;
+                get_values(decoder, cursor, room, most, &mut part.texts.values, pending)?;
             }
             Ok(())
         })

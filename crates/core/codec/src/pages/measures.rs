@@ -25,6 +25,7 @@
 
 use super::column::{Decoded, Room, get_fixed, get_fixed_now, put_fixed};
 use super::cursor::{Bytes, Cursor};
+use super::heap::Taken;
 use super::out::Out;
 use super::store::Store;
 use super::stream::{Coder, Decoder, Pending};
@@ -197,17 +198,16 @@ pub(super) fn put_reals(
 #[derive(Default)]
 pub(super) struct Integers {
     width: usize,
-    bytes: Bytes,
-    at: usize,
+    taken: Taken,
 }
 
 impl Integers {
     pub(super) fn memory(&self) -> usize {
-        self.bytes.memory()
+        self.taken.memory()
     }
 
     pub(super) fn is_used_up(&self) -> bool {
-        self.at == self.bytes.len()
+        self.taken.is_used_up()
     }
 
     /// Reads the next integers. Codes may be decoded later, with what is pending.
@@ -219,14 +219,13 @@ impl Integers {
         most: usize,
         pending: &mut Pending<'a, 'p>,
     ) -> Result<(), PayloadError> {
-        self.at = 0;
+        self.taken.rewind();
+        let bytes = &mut self.taken.bytes;
         let width = usize::from(cursor.byte()?);
         self.width = width;
         match width {
-            0 => self.bytes.clear(),
-            1 | 2 | 4 | 8 => {
-                get_fixed(decoder, cursor, room, width, most, &mut self.bytes, pending)?
-            }
+            0 => bytes.clear(),
+            1 | 2 | 4 | 8 => get_fixed(decoder, cursor, room, width, most, bytes, pending)?,
             _ => return Err(cursor.error("integers have an impossible width")),
         }
         Ok(())
@@ -239,32 +238,19 @@ impl Integers {
 
     /// The next `count` of them.
     pub(super) fn take(&mut self, count: usize) -> Option<&[u8]> {
-        let taken = self.bytes.get(self.at..self.at + count * self.width)?;
-        self.at += taken.len();
-        Some(taken)
+        self.taken.take(count * self.width)
     }
 
     #[inline(always)]
     pub(super) fn next(&mut self) -> Option<i64> {
-        let from = self.at;
-        self.at += self.width;
         // Without a width there are no bytes.
-        match self.width {
-            1 => Some(i64::from(*self.bytes.get(from)? as i8)),
-            2 => {
-                let bytes = self.bytes.get(from..from + 2)?;
-                Some(i64::from(i16::from_le_bytes(bytes.try_into().ok()?)))
-            }
-            4 => {
-                let bytes = self.bytes.get(from..from + 4)?;
-                Some(i64::from(i32::from_le_bytes(bytes.try_into().ok()?)))
-            }
-            8 => {
-                let bytes = self.bytes.get(from..from + 8)?;
-                Some(i64::from_le_bytes(bytes.try_into().ok()?))
-            }
-            _ => None,
-        }
+        Some(match self.width {
+            1 => i64::from(self.taken.take(1)?[0] as i8),
+            2 => i64::from(i16::from_le_bytes(self.taken.take(2)?.try_into().ok()?)),
+            4 => i64::from(i32::from_le_bytes(self.taken.take(4)?.try_into().ok()?)),
+            8 => i64::from_le_bytes(self.taken.take(8)?.try_into().ok()?),
+            _ => return None,
+        })
     }
 }
 
