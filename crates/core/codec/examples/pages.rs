@@ -8,25 +8,16 @@
 //! cargo run --release -p longshore-codec --example pages -- ROUNDS LAYOUTS FILE[:STEP]…
 //! ```
 //!
-//! Each MiB of a file is one buffer; with STEP every STEPth is taken. FILE.idx has the number of each buffer's layout,
-//! from 1, a line each; 0 is none. LAYOUTS has a line for each layout: its name, how many columns, and LEN:ALIGN of each.
+//! Each MiB of a file is one buffer; what the files hold and what STEP is stands in `samples/mod.rs`.
 //! Shown: times the speed of ZSTD level 1 (median, lowest, highest of the rounds), and the size compared with its size. ONLY
 //! in the environment names one of the algorithms, which then runs alone. TIMES in the environment is how often each buffer is
 //! coded in a row, of which the fastest counts: good for comparing two programs on a busy machine, and too good for anything
 //! else, as the processor then knows the buffer.
 
-use longshore_codec::pages::{Column, Layout, Part};
-use longshore_codec::{Algorithm, Compressor, Decompressor, Level, payload_bound};
+mod samples;
 
-fn cpu_seconds() -> f64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the call demands a place for the time, which `time` is.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
-}
+use longshore_codec::{Algorithm, Compressor, Decompressor, Level, payload_bound};
+use samples::{BLOCK, Sample, cpu_seconds, layouts};
 
 /// CPU seconds of the fastest of `times` runs.
 fn fastest(times: usize, mut run: impl FnMut()) -> f64 {
@@ -37,21 +28,6 @@ fn fastest(times: usize, mut run: impl FnMut()) -> f64 {
         least = least.min(cpu_seconds() - began);
     }
     least
-}
-
-fn layouts(path: &str) -> Vec<Layout> {
-    let text = std::fs::read_to_string(path).expect("a file of layouts");
-    let layout = |line: &str| {
-        let columns = line.split_whitespace().skip(2).map(|column| {
-            let (len, align) = column.split_once(':').expect("LEN:ALIGN");
-            Column {
-                len: len.parse().expect("a length"),
-                align: align.parse().expect("an alignment"),
-            }
-        });
-        Layout::new(columns.collect::<Vec<_>>()).expect("a layout has columns")
-    };
-    text.lines().map(layout).collect()
 }
 
 const CANDIDATES: [(&str, Algorithm, Level); 4] = [
@@ -82,35 +58,22 @@ fn main() {
         "file", "zstd-1"
     );
     for argument in arguments {
-        let (path, step) = match argument.rsplit_once(':') {
-            Some((path, step)) => (path, step.parse().expect("STEP")),
-            None => (&argument[..], 1),
-        };
-        let bytes = std::fs::read(path).expect("FILE");
-        let numbers = std::fs::read_to_string(format!("{path}.idx")).unwrap_or_default();
-        let numbers: Vec<usize> = numbers
-            .lines()
-            .map(|n| n.parse().expect("a number"))
-            .collect();
+        let sample = Sample::read(&argument);
         let mut runs = vec![vec![Tally::default(); CANDIDATES.len()]; rounds];
         let mut engines: Vec<_> = CANDIDATES
             .map(|(_, algorithm, level)| Compressor::new(algorithm, level).expect("a level"))
             .into();
         let mut decoder = Decompressor::new();
-        let (mut out, mut back) = (vec![0; (1 << 20) + 65536], vec![0; 1 << 20]);
+        let (mut out, mut back) = (vec![0; BLOCK + 65536], vec![0; BLOCK]);
         let mut hot = Vec::new();
         let mut total = 0;
         for tallies in &mut runs {
             total = 0;
-            for (i, plain) in bytes.chunks(1 << 20).enumerate().step_by(step) {
+            for block in sample.blocks(&layouts) {
+                let plain = block.plain;
                 total += plain.len();
-                let number = numbers.get(i).copied().unwrap_or(0);
-                let layout = number.checked_sub(1).map(|n| &layouts[n]);
-                let parts = [Part {
-                    len: plain.len(),
-                    layout,
-                }];
                 let back = &mut back[..plain.len()];
+                let place = |codec| format!("{} MiB {} {codec}", sample.name(), block.number);
                 for ((candidate, engine), tally) in
                     CANDIDATES.iter().zip(&mut engines).zip(tallies.iter_mut())
                 {
@@ -122,21 +85,21 @@ fn main() {
                     hot.extend_from_slice(plain);
                     let mut len = 0;
                     tally.encode += fastest(times, || {
-                        len = engine.compress_parts(&hot, &parts, out).len;
+                        len = engine.compress_parts(&hot, &block.parts, out).len;
                     });
                     tally.bytes += len;
                     tally.decode += fastest(times, || {
                         decoder
                             .decompress(candidate.1, &out[..len], back)
-                            .unwrap_or_else(|e| panic!("{path} MiB {i} {}: {e}", candidate.0));
+                            .unwrap_or_else(|e| panic!("{}: {e}", place(candidate.0)));
                     });
-                    assert!(back == plain, "{path} MiB {i} {} differs", candidate.0);
+                    assert!(back == plain, "{} differs", place(candidate.0));
                     back.fill(1);
                 }
             }
         }
         let mb = total as f64 / 1e6;
-        let name = path.rsplit('/').next().unwrap_or(path);
+        let name = sample.name();
         print!("{name:<24} {:>8.0}", mb / runs[rounds / 2][0].encode);
         for (i, (label, ..)) in CANDIDATES.iter().enumerate().skip(1) {
             let ratios = |what: fn(&Tally) -> f64| {
