@@ -117,8 +117,12 @@ const EDGES: &[(&str, &str)] = &[
     ("crates/core/facts/src/", "system calls"),
     ("crates/core/io/src/", "system calls, buffers"),
     (
-        "crates/core/codec/src/pages/avx",
-        "AVX2, AVX-512: docs/decisions/pages.md",
+        "crates/core/codec/src/pages/avx2.rs",
+        "AVX2: docs/decisions/pages.md",
+    ),
+    (
+        "crates/core/codec/src/pages/avx512.rs",
+        "AVX-512: docs/decisions/pages.md",
     ),
     (
         "crates/core/parity/src/kernel.rs",
