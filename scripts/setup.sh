@@ -62,8 +62,9 @@ cpio:cpio
 "
 python_modules="cryptography dissect.util xpress9 pymssql moto flask flask-cors pyyaml py-partiql-parser"
 python_modules="$python_modules ansible-lint==26.10.1"
-# mssql-python brings Microsoft's driver for ODBC.
-python_modules="$python_modules pyodbc sqlalchemy mssql-python"
+python_modules="$python_modules pyodbc==5.5.0 sqlalchemy==2.1.9"
+# It brings Microsoft's driver for ODBC, which is under Microsoft's own licence: only those who ask for it get it.
+microsoft_odbc=mssql-python==1.16.0
 
 present() {
     case "$1" in
@@ -117,15 +118,26 @@ install_packages() {
 }
 
 install_python() {
-    local module python=.work/venv/bin/python3
+    local known module python=.work/venv/bin/python3
     if [ ! -x "$python" ]; then
         python3 -m venv .work/venv >/dev/null 2>&1 || {
             echo "setup: cannot make .work/venv: is python3-venv installed?"
             return 0
         }
     fi
+    if [ "${SETUP_MICROSOFT_ODBC:-}" = 1 ]; then
+        python_modules="$python_modules $microsoft_odbc"
+        echo "setup: mssql-python brings Microsoft's driver for ODBC, under Microsoft's licence (proprietary)"
+    fi
+    known=$("$python" -m pip list --format=freeze --disable-pip-version-check 2>/dev/null | tr 'A-Z_' 'a-z-')
     for module in $python_modules; do
-        "$python" -m pip show -q "${module%%=*}" >/dev/null 2>&1 && continue
+        # With its version where one is asked for, else with any.
+        case "
+$known
+" in *"
+$module
+"* | *"
+$module=="*) continue ;; esac
         "$python" -m pip install -q --disable-pip-version-check "$module" >/dev/null 2>&1 ||
             echo "setup: cannot install the Python module $module: $python -m pip install $module"
     done
@@ -216,22 +228,19 @@ install_jdbc() {
     fi
     if [ ! -e "$1/jtds.jar" ]; then
         mvn -q -B dependency:copy -Dartifact="$jtds" -DoutputDirectory="$1" >/dev/null 2>&1 &&
-            mv "$1/jtds-1.3.1.jar" "$1/jtds.jar" || return 1
+            mv "$1/jtds-1.3.1.jar" "$1/jtds.jar" ||
+            echo "setup: cannot install jTDS: mvn dependency:copy -Dartifact=$jtds -DoutputDirectory=$1"
     fi
     javac -cp "$1/mssql-jdbc.jar" -d "$1" tests/clients/jdbc/*.java >/dev/null 2>&1
 }
 
 # Third-party drivers for SQL Server, and the small programs over them (tests/clients): .work/clients.
 install_clients_of_sql_server() {
-    local clients=$PWD/.work/clients
+    local clients=$PWD/.work/clients drivers="tedious@19.2.2 knex@3.3.0"
     mkdir -p "$clients"
-    if [ ! -d "$clients/node_modules/tedious" ]; then
-        npm install --silent --no-audit --no-fund --no-save --prefix "$clients" tedious@19.2.2 >/dev/null 2>&1 ||
-            echo "setup: cannot install the npm package tedious"
-    fi
-    if [ ! -d "$clients/node_modules/knex" ]; then
-        npm install --silent --no-audit --no-fund --no-save --prefix "$clients" tedious@19.2.2 knex@3.3.0 >/dev/null 2>&1 ||
-            echo "setup: cannot install the npm package knex"
+    if [ ! -d "$clients/node_modules/tedious" ] || [ ! -d "$clients/node_modules/knex" ]; then
+        npm install --silent --no-audit --no-fund --no-save --prefix "$clients" $drivers >/dev/null 2>&1 ||
+            echo "setup: cannot install tedious and knex: npm install --no-save --prefix $clients $drivers"
     fi
     if ! command -v go >/dev/null; then
         echo "setup: go is missing: without it go-mssqldb is no witness; install Go 1.24 or later (https://go.dev/dl)"

@@ -1,7 +1,8 @@
 //! Goal: tests talk to the server through third-party clients of SQL Server: small programs over drivers
 //! (`tests/clients`), installed by `scripts/setup.sh`.
 //! Not covered: this file has no tests. A client that is missing is skipped with a message, unless
-//! `LONGSHORE_REQUIRE_TOOLS` is set; go-sqlcmd is skipped in any case, since no script installs it.
+//! `LONGSHORE_REQUIRE_TOOLS` is set; go-sqlcmd and Microsoft's driver for ODBC are skipped in any case, since no script
+//! installs them unasked.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::io::Write;
@@ -30,21 +31,11 @@ fn source(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// A driver's library below a directory of a directory. `None`: it is not installed and not required.
-fn driver(above: &Path, below: &str) -> Option<PathBuf> {
+/// A file below a directory of a directory.
+fn below(above: &Path, path: &str) -> Option<PathBuf> {
     let all = std::fs::read_dir(above).into_iter().flatten();
-    let mut places = all.flatten().map(|entry| entry.path().join(below));
-    let found = places.find(|path| path.exists());
-    let required = std::env::var_os("LONGSHORE_REQUIRE_TOOLS").is_some();
-    assert!(
-        found.is_some() || !required,
-        "{below} below {} is missing: run `make setup`",
-        above.display()
-    );
-    if found.is_none() {
-        println!("skipped: {below} is missing");
-    }
-    found
+    let mut places = all.flatten().map(|entry| entry.path().join(path));
+    places.find(|place| place.exists())
 }
 
 impl Client {
@@ -95,18 +86,45 @@ impl Client {
         Client::python("sqlalchemy", "sqlalchemy_client.py")
     }
 
-    /// FreeTDS's driver for ODBC.
+    /// FreeTDS's driver for ODBC. `None`: it is not installed and not required.
     pub fn freetds_driver() -> Option<PathBuf> {
-        driver(Path::new("/usr/lib"), "odbc/libtdsodbc.so")
+        let found = below(Path::new("/usr/lib"), "odbc/libtdsodbc.so");
+        let required = std::env::var_os("LONGSHORE_REQUIRE_TOOLS").is_some();
+        assert!(
+            found.is_some() || !required,
+            "libtdsodbc.so is missing: run `make setup`"
+        );
+        if found.is_none() {
+            println!("skipped: libtdsodbc.so is missing");
+        }
+        found
     }
 
-    /// Microsoft's driver for ODBC, which comes with its module for Python.
+    /// Microsoft's driver for ODBC, which comes with its module for Python, if that is installed.
     pub fn microsoft_driver() -> Option<PathBuf> {
-        let below = "site-packages/mssql_python_odbc/libs/linux/debian_ubuntu/x86_64/lib";
-        let found = driver(&work("venv/lib"), below)?;
-        let all = std::fs::read_dir(found).unwrap();
-        let mut all = all.map(|entry| entry.unwrap().path());
-        all.find(|path| path.to_string_lossy().contains("libmsodbcsql"))
+        let module = "site-packages/mssql_python_odbc/libs/linux/debian_ubuntu";
+        let Some(module) = below(&work("venv/lib"), module) else {
+            println!("skipped: there is no driver of Microsoft's for ODBC");
+            return None;
+        };
+        let machine = match std::env::consts::ARCH {
+            "aarch64" => "arm64",
+            machine => machine,
+        };
+        let libraries = module.join(machine).join("lib");
+        let all = std::fs::read_dir(&libraries)
+            .into_iter()
+            .flatten()
+            .flatten();
+        let found = all
+            .map(|entry| entry.path())
+            .find(|path| path.to_string_lossy().contains("libmsodbcsql"));
+        assert!(
+            found.is_some(),
+            "no libmsodbcsql is in {}: run `SETUP_MICROSOFT_ODBC=1 make setup`",
+            libraries.display()
+        );
+        found
     }
 
     /// A session of JDBC over Microsoft's driver.
