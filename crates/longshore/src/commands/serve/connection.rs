@@ -208,9 +208,12 @@ impl<'a> Connection<'a> {
             self.wire.end_tls();
         }
         let login = match Login::parse(&message.body) {
-            Err(longshore_tds::Error::VersionUnsupported(_)) => {
+            Err(longshore_tds::Error::VersionUnsupported(version))
+                if Version::is_older(version) =>
+            {
                 return self.refuse_older(&message.body);
             }
+            // A newer version is told in the log as what it is.
             login => login?,
         };
         if login.version == Version::V8_0 && !is_strict {
