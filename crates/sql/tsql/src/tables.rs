@@ -656,29 +656,48 @@ impl SessionTables {
         }
     }
 
-    /// Keeps what rows were before the open transaction changed them. Errors: too many of them.
+    /// Keeps what rows were before the open transaction changed them, and returns the numbers of those that it did not know.
+    ///
+    /// Errors: too many of them; none of these is kept then.
     pub fn remember(
         &mut self,
         table: TableId,
         before: Vec<(i64, Option<TableRow>)>,
-    ) -> Result<(), Message> {
+    ) -> Result<Vec<i64>, Message> {
         let earlier = self.saved.iter().map(|(_, changes)| changes.len());
         let mut count = earlier.sum::<usize>() + self.undo.len();
         let changes = self.saved.last_mut().map_or(&mut self.undo, |(_, c)| c);
+        let mut new = Vec::new();
         for (number, row) in before {
+            if changes.contains_key(&(table, number)) {
+                continue;
+            }
             let bytes = row.as_ref().map_or(0, row_bytes);
-            let is_new = !changes.contains_key(&(table, number));
-            let held = self.bytes + self.undo_bytes;
-            if is_new && (count >= UNDO_MAX || held + bytes > VALUES_MAX) {
+            if count >= UNDO_MAX || self.bytes + self.undo_bytes + bytes > VALUES_MAX {
+                self.forget_rows(table, &new);
                 return Err(too_much());
             }
-            if is_new {
-                self.undo_bytes += bytes;
-                count += 1;
-                changes.insert((table, number), row);
-            }
+            self.undo_bytes += bytes;
+            count += 1;
+            changes.insert((table, number), row);
+            new.push(number);
         }
-        self.claim.resize(self.held())
+        if let Err(refused) = self.claim.resize(self.held()) {
+            self.forget_rows(table, &new);
+            return Err(refused);
+        }
+        Ok(new)
+    }
+
+    /// Takes back what [`SessionTables::remember`] kept last: the rows were not changed after all.
+    pub fn forget_rows(&mut self, table: TableId, new: &[i64]) {
+        let changes = self.saved.last_mut().map_or(&mut self.undo, |(_, c)| c);
+        for number in new {
+            let row = changes.remove(&(table, *number)).flatten();
+            self.undo_bytes -= row.as_ref().map_or(0, row_bytes);
+        }
+        // Shrinking always succeeds.
+        let _fits = self.claim.resize(self.held());
     }
 
     /// Sets a savepoint. Errors: too many of them.

@@ -364,6 +364,34 @@ fn sessions_that_change_one_table_lose_no_row() {
     );
 }
 
+/// Goal: a number that another session takes first is not this session's to remove.
+/// Method: one session adds rows and rolls back, the other one adds rows, often enough that their statements meet.
+#[test]
+fn a_rollback_removes_no_row_of_another_session() {
+    let stage = Stage::new();
+    let server = stage.server();
+    let mut first = Session::new(server.clone(), login());
+    run(&mut first, "CREATE TABLE ##q (n int)");
+    let mut other = Session::new(server, login());
+    let meets = std::sync::Barrier::new(2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            meets.wait();
+            for _ in 0..400 {
+                let done = run(&mut other, "BEGIN TRAN; INSERT ##q VALUES (0); ROLLBACK");
+                assert_eq!(said(&done), [""; 0]);
+            }
+        });
+        meets.wait();
+        for _ in 0..400 {
+            let done = run(&mut first, "INSERT ##q VALUES (1)");
+            assert_eq!(said(&done), [""; 0]);
+        }
+    });
+    let left = "SELECT COUNT(*), MIN(n) FROM ##q";
+    assert_eq!(value(&mut first, left), "400|1");
+}
+
 #[test]
 fn memory_of_tables_is_bounded_and_given_back() {
     let mut stage = Stage::new();

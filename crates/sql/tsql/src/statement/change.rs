@@ -671,9 +671,10 @@ fn change_stored(
     let removed = change.removed.clone();
     let mut rows = loaded.rows;
     let before = rows.apply(&target.shape, change, &target.short())?;
-    if session.transactions > 0 {
-        session.tables.remember(target.id, before.clone())?;
-    }
+    let new = match session.transactions {
+        0 => Vec::new(),
+        _ => session.tables.remember(target.id, before.clone())?,
+    };
     let kept = RowChanges {
         version: Some(loaded.version),
         last_identity: identity,
@@ -681,8 +682,12 @@ fn change_stored(
         removed,
         put: put.iter().map(|(n, row)| (*n, encoded(row))).collect(),
     };
-    let done = server.kept.change_rows(object.object.id, &kept)?;
-    Ok(done.then(|| changed(before, put)))
+    let done = server.kept.change_rows(object.object.id, &kept);
+    if !matches!(done, Ok(true)) {
+        // A number that another session has taken meanwhile is that session's row: ROLLBACK may not remove it.
+        session.tables.forget_rows(target.id, &new);
+    }
+    Ok(done?.then(|| changed(before, put)))
 }
 
 /// The rows that a statement changes, with the values of its expressions, by number.
