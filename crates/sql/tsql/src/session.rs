@@ -371,6 +371,24 @@ impl Session {
         self.server.activities.lock().remove(&self.id());
     }
 
+    /// Gives a table's rows the values that they had, if it has this version; `None`: any one. `false`: it has another one.
+    ///
+    /// Errors: the catalog cannot be written.
+    pub(crate) fn put_back(
+        &mut self,
+        table: TableId,
+        before: Vec<(i64, Option<TableRow>)>,
+        version: Option<i64>,
+    ) -> Result<bool, Message> {
+        match table {
+            TableId::Variable(id) | TableId::Temporary(id) => {
+                let applied = self.tables.apply(id, Change::back_to(before));
+                applied.map(|_| true)
+            }
+            TableId::Stored(id) => self.server.kept.put_back(id, before, version),
+        }
+    }
+
     /// Puts the rows back that the open transaction has changed. A failure is logged: the transaction is over.
     pub(crate) fn undo(&mut self) {
         let changes = self.tables.take_changes();
@@ -403,13 +421,7 @@ fn undone(session: &mut Session, changes: &Changes) -> Result<(), Message> {
     }
     let mut all = Ok(());
     for (table, before) in tables {
-        let done = match table {
-            TableId::Variable(id) | TableId::Temporary(id) => {
-                let applied = session.tables.apply(id, Change::back_to(before));
-                applied.map(drop)
-            }
-            TableId::Stored(id) => session.server.kept.put_back(id, before),
-        };
+        let done = session.put_back(table, before, None).map(drop);
         all = all.and(done);
     }
     all

@@ -200,14 +200,17 @@ impl PersistentState {
         }
     }
 
-    /// Puts rows back that a transaction has changed. They had room before.
+    /// Puts rows back that a statement or a transaction has changed, of any version or of this one; `false`: it is another.
+    /// They had room before.
     pub(crate) fn put_back(
         &self,
         id: i64,
         before: Vec<(i64, Option<TableRow>)>,
-    ) -> Result<(), Message> {
+        version: Option<i64>,
+    ) -> Result<bool, Message> {
         let change = Change::back_to(before);
         let kept = RowChanges {
+            version,
             removed: change.removed,
             put: change
                 .put
@@ -216,6 +219,6 @@ impl PersistentState {
                 .collect(),
             ..RowChanges::default()
         };
-        self.put_rows(id, &kept).map(drop)
+        self.put_rows(id, &kept)
     }
 }

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Invariants
-//! - A statement changes all of its rows or none.
+//! - A statement changes all of its rows or none. The rows of its OUTPUT are computed before the change is made.
 //! - A table that outlives the session is changed only from the rows that the statement saw: where another session was
 //!   faster, the statement reads again.
 //! - In a transaction what rows were before is kept, and ROLLBACK puts it back; table variables keep their rows.
@@ -20,6 +20,7 @@ use super::target::{ChangedTable, find};
 use super::{computed, foreign};
 use crate::convert::convert_from;
 use crate::flow::{Flow, Out, Stop, Variable};
+use crate::memory::Claim;
 use crate::message::{self, Message};
 use crate::query::{self, MadeTable, QueryPlan, ROW_NUMBER};
 use crate::server::objects::encoded;
@@ -29,7 +30,9 @@ use crate::syntax::{
     Delete, Fragment, Insert, InsertSource, LocatedStatement, OutputClause, SetClause, Top, Update,
     tokens,
 };
-use crate::tables::{Change, TableCheck, TableColumn, TableId, TableRow, TableRows, TableShape};
+use crate::tables::{
+    Change, TableCheck, TableColumn, TableId, TableRow, TableRows, TableShape, row_bytes,
+};
 use crate::value::{Column, Type, Value};
 use crate::variables::{Sum, Variables, bytes};
 
@@ -182,8 +185,8 @@ pub(crate) fn delete(session: &mut Session, delete: &Delete, out: &mut Out) -> F
 fn insert_rows(session: &mut Session, insert: &Insert, out: &mut Out) -> Flow {
     let target = find(session, &insert.table)?;
     let places = places(session, &target, &insert.columns)?;
-    let output = RowOutput::of(insert.output.as_ref());
-    check_output(session, &target, output, Command::Insert, out.line)?;
+    let output = RowOutput::of(insert.output.as_ref(), Command::Insert, out.line);
+    check_output(session, &target, output)?;
     let has_names = !insert.columns.is_empty();
     let mut collected = Collected {
         target: &target,
@@ -352,25 +355,22 @@ fn finish_insert(
 ) -> Flow {
     let rows = with_defaults(session, target, given)?;
     let count = rows.len() as u64;
-    let mut last = None;
-    let changed = change(session, target, "INSERT", |session, current| {
+    let (mut last, line) = (None, out.line);
+    let done = change(session, target, "INSERT", |session, current| {
         let (put, identity, own) = numbered(target, &rows, current.last(session), "INSERT")?;
         last = own;
         let removed = Vec::new();
-        Ok((Change { removed, put }, identity))
+        Ok(MadeChange {
+            change: Change { removed, put },
+            identity,
+            output: RowOutput::of(output, Command::Insert, line),
+        })
     })?;
     if target.shape.identity().is_some() && count > 0 {
         session.place.scope_identity = last;
         session.place.identity = last;
     }
-    finish(
-        session,
-        changed,
-        target,
-        RowOutput::of(output),
-        (Command::Insert, count),
-        out,
-    )
+    finish(session, target, done, (Command::Insert, count), out)
 }
 
 /// Rows with the values that their statement leaves to the columns' defaults; `None`: a number is given to the row later.
@@ -465,14 +465,13 @@ pub(super) fn check_null(target: &ChangedTable, row: &TableRow, verb: &str) -> R
     }
 }
 
-/// Makes a change that depends on the table's present rows. `make` gets them, and returns the change and the last
-/// value of the column that numbers rows.
-pub(super) fn change(
+/// Makes a change that depends on the table's present rows. `make` gets them.
+pub(super) fn change<'a>(
     session: &mut Session,
     target: &ChangedTable,
     verb: &str,
-    mut make: impl FnMut(&mut Session, &Current) -> MadeChange,
-) -> Result<Changed, Stop> {
+    mut make: impl FnMut(&mut Session, &Current) -> Result<MadeChange<'a>, Message>,
+) -> Result<Done, Stop> {
     for _ in 0..TRIES_MAX {
         if session.is_cancelled() {
             return Err(message::ABORTED.plain().into());
@@ -484,7 +483,7 @@ pub(super) fn change(
             }
         };
         match made {
-            Ok(Some(changed)) => return Ok(changed),
+            Ok(Some(done)) => return Ok(done),
             Ok(None) => {}
             Err(refused) => return Err(refused.into()),
         }
@@ -509,6 +508,14 @@ impl Current<'_> {
 
     pub fn row(&self, session: &Session, number: i64) -> Option<TableRow> {
         self.of(session)?.get(number).cloned()
+    }
+
+    /// The rows of a change as they are now; `None`: there is no such row.
+    fn before(&self, session: &Session, change: &Change) -> Vec<(i64, Option<TableRow>)> {
+        let put = change.put.iter().map(|(number, _)| number);
+        let numbers = change.removed.iter().chain(put);
+        let row = |number: &i64| (*number, self.row(session, *number));
+        numbers.map(row).collect()
     }
 
     /// The number of the last row, and the last value of the column that numbers rows.
@@ -612,58 +619,90 @@ pub(super) fn check_conditions(
 /// The name of the rows that conditions are checked for. No script has reason to write it.
 const NEW_ROWS: &str = "\u{1}rows";
 
-/// A change, and the last value of the column that numbers rows.
-pub(super) type MadeChange = Result<(Change, Option<i64>), Message>;
+/// The change that a statement makes of a table's present rows.
+#[derive(Default)]
+pub(super) struct MadeChange<'a> {
+    pub change: Change,
+    /// The last value of the column that numbers rows.
+    pub identity: Option<i64>,
+    pub output: Option<RowOutput<'a>>,
+}
 
-fn change_own(
+/// A change that was made.
+#[derive(Default)]
+pub(super) struct Done {
+    told: Option<Told>,
+    /// Its rows as they were, if there is an OUTPUT: the table that takes its rows may refuse them.
+    before: Vec<(i64, Option<TableRow>)>,
+    /// The numbers of those that the open transaction did not know.
+    new: Vec<i64>,
+    /// The table's version now; `None`: no other session has this table.
+    version: Option<i64>,
+}
+
+/// The rows of OUTPUT, which are computed before the change is made: one that fails changes nothing.
+struct Told {
+    columns: Vec<Column>,
+    /// The client's; none where a table takes them.
+    rows: Vec<TableRow>,
+    into: Option<(ChangedTable, Vec<GivenRow>)>,
+    /// For these rows, and for those of the change as they were and are.
+    _claim: Claim,
+}
+
+fn change_own<'a>(
     session: &mut Session,
     target: &ChangedTable,
     (id, verb): (u32, &str),
-    make: &mut impl FnMut(&mut Session, &Current) -> MadeChange,
-) -> Result<Changed, Message> {
-    let (mut change, identity) = make(session, &Current::Own(id))?;
+    make: &mut impl FnMut(&mut Session, &Current) -> Result<MadeChange<'a>, Message>,
+) -> Result<Done, Message> {
+    let MadeChange {
+        mut change,
+        identity,
+        output,
+    } = make(session, &Current::Own(id))?;
     computed::fill(session, &target.shape, &mut change.put)?;
     check_conditions(session, target, &change.put, verb)?;
-    let put = change.put.clone();
-    let before = session.tables.apply(id, change)?;
-    session.tables.number(id, identity);
-    if session.transactions > 0
-        && matches!(target.id, TableId::Temporary(_))
-        && let Err(refused) = session.tables.remember(target.id, before.clone())
-    {
-        session.tables.apply(id, Change::back_to(before))?;
+    let is_kept = session.transactions > 0 && matches!(target.id, TableId::Temporary(_));
+    let mut done = Done::default();
+    if is_kept || output.is_some() {
+        done.before = Current::Own(id).before(session, &change);
+    }
+    done.told = told(session, target, output, (&done.before, &change.put))?;
+    if is_kept {
+        done.new = session.tables.remember(target.id, done.before.clone())?;
+    }
+    if let Err(refused) = session.tables.apply(id, change) {
+        session.tables.forget_rows(target.id, &done.new);
         return Err(refused);
     }
-    Ok(changed(before, put))
-}
-
-fn changed(before: Vec<(i64, Option<TableRow>)>, put: Vec<(i64, TableRow)>) -> Changed {
-    let deleted = before.into_iter();
-    Changed {
-        deleted: deleted
-            .filter_map(|(number, row)| Some((number, row?)))
-            .collect(),
-        inserted: put,
-    }
+    session.tables.number(id, identity);
+    Ok(done)
 }
 
 /// `None`: another session changed the table meanwhile.
-fn change_stored(
+fn change_stored<'a>(
     session: &mut Session,
     target: &ChangedTable,
     verb: &str,
-    make: &mut impl FnMut(&mut Session, &Current) -> MadeChange,
-) -> Result<Option<Changed>, Message> {
+    make: &mut impl FnMut(&mut Session, &Current) -> Result<MadeChange<'a>, Message>,
+) -> Result<Option<Done>, Message> {
     let Some(object) = &target.object else {
-        return Ok(Some(Changed::default()));
+        return Ok(Some(Done::default()));
     };
     let server = session.server.clone();
     let loaded = server.kept.rows(object)?;
     let _claim = server.setup.memory.claim(loaded.rows.bytes())?;
-    let (mut change, identity) = make(session, &Current::Stored(&loaded.rows))?;
+    let MadeChange {
+        mut change,
+        identity,
+        output,
+    } = make(session, &Current::Stored(&loaded.rows))?;
     computed::fill(session, &target.shape, &mut change.put)?;
+    let mut done = Done::default();
     if change.put.is_empty() && change.removed.is_empty() {
-        return Ok(Some(Changed::default()));
+        done.told = told(session, target, output, (&[], &[]))?;
+        return Ok(Some(done));
     }
     check_conditions(session, target, &change.put, verb)?;
     foreign::check(&server, object, &loaded.rows, &change, verb)?;
@@ -671,10 +710,10 @@ fn change_stored(
     let removed = change.removed.clone();
     let mut rows = loaded.rows;
     let before = rows.apply(&target.shape, change, &target.short())?;
-    let new = match session.transactions {
-        0 => Vec::new(),
-        _ => session.tables.remember(target.id, before.clone())?,
-    };
+    done.told = told(session, target, output, (&before, &put))?;
+    if session.transactions > 0 {
+        done.new = session.tables.remember(target.id, before.clone())?;
+    }
     let kept = RowChanges {
         version: Some(loaded.version),
         last_identity: identity,
@@ -682,12 +721,16 @@ fn change_stored(
         removed,
         put: put.iter().map(|(n, row)| (*n, encoded(row))).collect(),
     };
-    let done = server.kept.change_rows(object.object.id, &kept);
-    if !matches!(done, Ok(true)) {
+    let is_made = server.kept.change_rows(object.object.id, &kept);
+    if !matches!(is_made, Ok(true)) {
         // A number that another session has taken meanwhile is that session's row: ROLLBACK may not remove it.
-        session.tables.forget_rows(target.id, &new);
+        session.tables.forget_rows(target.id, &done.new);
     }
-    Ok(done?.then(|| changed(before, put)))
+    done.version = Some(loaded.version + 1);
+    if done.told.is_some() {
+        done.before = before;
+    }
+    Ok(is_made?.then_some(done))
 }
 
 /// The rows that a statement changes, with the values of its expressions, by number.
@@ -806,11 +849,11 @@ fn update_rows(session: &mut Session, update: &Update, out: &mut Out) -> Flow {
         places.push(Some(place));
     }
     let line = out.line;
-    let output = RowOutput::of(update.output.as_ref());
-    check_output(session, &target, output, Command::Update, line)?;
+    let output = || RowOutput::of(update.output.as_ref(), Command::Update, line);
+    check_output(session, &target, output())?;
     let mut count = 0;
     let mut last: Vec<(usize, Value, Type)> = Vec::new();
-    let changed = change(session, &target, "UPDATE", |session, current| {
+    let done = change(session, &target, "UPDATE", |session, current| {
         // Again for each try: the rows are others then.
         let (plan, _) = rows.plan(session, line)?;
         let found = selected(session, &plan).map_err(Stop::message)?;
@@ -840,7 +883,11 @@ fn update_rows(session: &mut Session, update: &Update, out: &mut Out) -> Flow {
             check_null(&target, &row, "UPDATE")?;
             change.put.push((number, row));
         }
-        Ok((change, current.last(session).1))
+        Ok(MadeChange {
+            change,
+            identity: current.last(session).1,
+            output: output(),
+        })
     })?;
     for (i, value, from) in last {
         if let Some(variable) = &update.sets[i].variable {
@@ -848,15 +895,7 @@ fn update_rows(session: &mut Session, update: &Update, out: &mut Out) -> Flow {
             session.set_variable(variable, convert_from(&value, from, kind)?)?;
         }
     }
-    let output = RowOutput::of(update.output.as_ref());
-    finish(
-        session,
-        changed,
-        &target,
-        output,
-        (Command::Update, count),
-        out,
-    )
+    finish(session, &target, done, (Command::Update, count), out)
 }
 
 fn delete_rows(session: &mut Session, delete: &Delete, out: &mut Out) -> Flow {
@@ -869,27 +908,24 @@ fn delete_rows(session: &mut Session, delete: &Delete, out: &mut Out) -> Flow {
     };
     let (_, target) = rows.plan(session, out.line)?;
     let line = out.line;
-    let output = RowOutput::of(delete.output.as_ref());
-    check_output(session, &target, output, Command::Delete, line)?;
-    let changed = change(session, &target, "DELETE", |session, current| {
+    let output = || RowOutput::of(delete.output.as_ref(), Command::Delete, line);
+    check_output(session, &target, output())?;
+    let mut count = 0;
+    let done = change(session, &target, "DELETE", |session, current| {
         let (plan, _) = rows.plan(session, line)?;
         let found = selected(session, &plan).map_err(Stop::message)?;
+        count = found.len() as u64;
         let change = Change {
             removed: found.into_iter().map(|(number, _)| number).collect(),
             put: Vec::new(),
         };
-        Ok((change, current.last(session).1))
+        Ok(MadeChange {
+            change,
+            identity: current.last(session).1,
+            output: output(),
+        })
     })?;
-    let count = changed.deleted.len() as u64;
-    let output = RowOutput::of(delete.output.as_ref());
-    finish(
-        session,
-        changed,
-        &target,
-        output,
-        (Command::Delete, count),
-        out,
-    )
+    finish(session, &target, done, (Command::Delete, count), out)
 }
 
 /// Errors: 4701, 4712.
@@ -904,13 +940,11 @@ pub(crate) fn truncate(session: &mut Session, name: &[String], out: &mut Out) ->
     change(session, &target, "TRUNCATE", |session, current| {
         let rows = current.of(session).into_iter().flat_map(TableRows::iter);
         let removed = rows.map(|(number, _)| number).collect();
-        Ok((
-            Change {
-                removed,
-                put: Vec::new(),
-            },
-            None,
-        ))
+        let put = Vec::new();
+        Ok(MadeChange {
+            change: Change { removed, put },
+            ..MadeChange::default()
+        })
     })?;
     if let TableId::Variable(id) | TableId::Temporary(id) = target.id {
         session.tables.number(id, None);
@@ -918,45 +952,77 @@ pub(crate) fn truncate(session: &mut Session, name: &[String], out: &mut Out) ->
     Ok(out.done(Command::Other, None)?)
 }
 
-/// The rows of OUTPUT, the count, and the end of the statement.
+/// The rows of OUTPUT, the count, and the end of the statement. The change is made: a client that leaves while it reads the
+/// rows leaves them changed.
 pub(super) fn finish(
     session: &mut Session,
-    changed: Changed,
     target: &ChangedTable,
-    output: Option<RowOutput>,
-    (command, count): (Command, u64),
+    done: Done,
+    (command, mut count): (Command, u64),
     out: &mut Out,
 ) -> Flow {
-    if let Some(output) = output {
-        let before = changed.before();
-        let shown = match shown(session, changed, target, output, command, out) {
-            Ok(shown) => shown,
-            Err(refused) => {
-                put_back(session, target, before)?;
-                return Err(refused);
+    let Done {
+        told,
+        before,
+        new,
+        version,
+    } = done;
+    if let Some(told) = told {
+        match told.into {
+            Some((other, rows)) => {
+                if let Err(refused) = quietly_insert(session, &other, rows, out) {
+                    return Err(taken_back(
+                        session,
+                        target,
+                        (before, &new, version),
+                        refused,
+                    ));
+                }
             }
-        };
-        if let Some(rows) = shown {
-            session.row_count = rows;
-            return Ok(out.done(command, Some(rows))?);
+            None => {
+                out.sink.columns(&told.columns)?;
+                for row in &told.rows {
+                    if session.is_cancelled() {
+                        return Err(message::ABORTED.plain().into());
+                    }
+                    out.sink.row(row)?;
+                }
+                count = told.rows.len() as u64;
+            }
         }
     }
     session.row_count = count;
     Ok(out.done(command, Some(count))?)
 }
 
-/// Takes a statement's change back, because its OUTPUT failed. Errors: the catalog cannot be written.
-fn put_back(
+/// Takes a change back, because a table refused the rows of its OUTPUT, and adds why where that cannot be done.
+fn taken_back(
     session: &mut Session,
     target: &ChangedTable,
-    before: Vec<(i64, Option<TableRow>)>,
-) -> Result<(), Message> {
-    match target.id {
-        TableId::Variable(id) | TableId::Temporary(id) => {
-            let applied = session.tables.apply(id, Change::back_to(before));
-            applied.map(drop)
+    (before, new, version): (Vec<(i64, Option<TableRow>)>, &[i64], Option<i64>),
+    refused: Stop,
+) -> Stop {
+    let why = match session.put_back(target.id, before, version) {
+        Ok(true) => {
+            session.tables.forget_rows(target.id, new);
+            return refused;
         }
-        TableId::Stored(id) => session.server.kept.put_back(id, before),
+        Ok(false) => {
+            let text = format!(
+                "another session has changed {} since: the rows of this statement stay changed",
+                target.full
+            );
+            message::OWN.with(&[&text])
+        }
+        Err(failed) => failed,
+    };
+    match refused {
+        // Behind it no message says that the statement has been terminated, as if nothing had changed.
+        Stop::Failed(mut messages) => {
+            messages.push(why);
+            Stop::Failed(messages)
+        }
+        other => other,
     }
 }
 
@@ -984,43 +1050,62 @@ pub(super) fn check_output(
     session: &Session,
     target: &ChangedTable,
     output: Option<RowOutput>,
-    command: Command,
-    line: u32,
 ) -> Result<(), Message> {
     let Some(output) = output else {
         return Ok(());
     };
     let clause = output.clause;
-    let (made, query) = asked(Changed::default(), target, output, command, line)?;
+    let (made, query) = asked(Changed::default(), target, output)?;
     let mut context = session.query_context();
     context.made = &made;
     let plan = query::prepare(&context, &query)?;
     output_into(session, clause, &plan).map(drop)
 }
 
-/// Sends the rows of OUTPUT, or puts them into its table; `None`: they went there.
-fn shown(
-    session: &mut Session,
-    changed: Changed,
+/// The rows of OUTPUT for a change: its rows as they were, and with their new values. Errors: those of the query; too many bytes.
+fn told(
+    session: &Session,
     target: &ChangedTable,
-    output: RowOutput,
-    command: Command,
-    out: &mut Out,
-) -> Result<Option<u64>, Stop> {
+    output: Option<RowOutput>,
+    (before, put): (&[(i64, Option<TableRow>)], &[(i64, TableRow)]),
+) -> Result<Option<Told>, Message> {
+    let Some(output) = output else {
+        return Ok(None);
+    };
     let clause = output.clause;
-    let (made, query) = asked(changed, target, output, command, out.line)?;
+    let rows = before.iter().filter_map(|(_, row)| row.as_ref());
+    let rows = rows.chain(put.iter().map(|(_, row)| row));
+    let changed_bytes = rows.map(row_bytes).sum();
+    let mut claim = session.server.setup.memory.claim(changed_bytes)?;
+    let deleted = before.iter().cloned();
+    let changed = Changed {
+        deleted: deleted
+            .filter_map(|(number, row)| Some((number, row?)))
+            .collect(),
+        inserted: put.to_vec(),
+    };
+    let (made, query) = asked(changed, target, output)?;
     let mut context = session.query_context();
     context.made = &made;
     let plan = query::prepare(&context, &query)?;
-    let Some((other, places)) = output_into(session, clause, &plan)? else {
-        out.sink.columns(&plan.columns)?;
-        let mut count = 0;
-        let sqlite = session.query_context().sqlite(&plan)?;
-        sqlite.run(&plan, &mut |row| {
-            count += 1;
-            Ok(out.sink.row(&row)?)
-        })?;
-        return Ok(Some(count));
+    let into = output_into(session, clause, &plan)?;
+    let sqlite = context.sqlite(&plan)?;
+    let mut rows = Vec::new();
+    let Some((other, places)) = into else {
+        let mut sum = Sum::default();
+        let ran = sqlite.run(&plan, &mut |row| {
+            sum.add_bytes(row_bytes(&row))?;
+            claim.resize(changed_bytes + sum.bytes())?;
+            rows.push(row);
+            Ok(())
+        });
+        ran.map_err(Stop::message)?;
+        return Ok(Some(Told {
+            columns: plan.columns,
+            rows,
+            into: None,
+            _claim: claim,
+        }));
     };
     let mut collected = Collected {
         target: &other,
@@ -1028,11 +1113,28 @@ fn shown(
         rows: Vec::new(),
         sum: Sum::default(),
     };
-    run(session, &plan, |row| {
+    let ran = sqlite.run(&plan, &mut |row| {
         let kinds = plan.columns.iter().map(|c| c.kind);
-        collected.add(row.into_iter().zip(kinds).collect())
-    })?;
-    let rows = collected.rows;
+        collected.add(row.into_iter().zip(kinds).collect())?;
+        Ok(claim.resize(changed_bytes + collected.sum.bytes())?)
+    });
+    ran.map_err(Stop::message)?;
+    let given = collected.rows;
+    Ok(Some(Told {
+        columns: plan.columns,
+        rows,
+        into: Some((other, given)),
+        _claim: claim,
+    }))
+}
+
+/// Puts rows into the table of OUTPUT INTO.
+fn quietly_insert(
+    session: &mut Session,
+    target: &ChangedTable,
+    rows: Vec<GivenRow>,
+    out: &mut Out,
+) -> Flow {
     let mut quiet = Quiet;
     let mut inner = Out {
         sink: &mut quiet,
@@ -1043,8 +1145,7 @@ fn shown(
         returned: None,
         procedure: out.procedure.clone(),
     };
-    finish_insert(session, &other, rows, None, &mut inner)?;
-    Ok(None)
+    finish_insert(session, target, rows, None, &mut inner)
 }
 
 /// Takes what a part of a statement says about its end.

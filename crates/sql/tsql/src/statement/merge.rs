@@ -13,11 +13,11 @@
 //!
 //! Leaves to others: constraints, transactions and tables of other sessions (`statement/change.rs`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::change::{
-    Current, GivenRow, change, check_not_computed, check_null, check_output, combined, default,
-    finish, fitted, numbered, places, run, terminated, value_of, with_defaults,
+    Current, GivenRow, MadeChange, change, check_not_computed, check_null, check_output, combined,
+    default, finish, fitted, numbered, places, run, terminated, value_of, with_defaults,
 };
 use super::output::{RowOutput, SourceRows};
 use super::target::{ChangedTable, bracketed, dotted, find};
@@ -345,12 +345,12 @@ impl Merging<'_> {
 
     /// Errors: those of OUTPUT.
     fn check_output(&self, session: &Session) -> Result<(), Message> {
-        let output = self.merge.output.as_ref().map(|clause| RowOutput {
-            clause,
-            actions: Some(Vec::new()),
-            source: self.no_source_rows(),
-        });
-        check_output(session, self.target, output, Command::Other, self.line)
+        check_output(session, self.target, self.output(self.no_source_rows()))
+    }
+
+    fn output(&self, source: Option<SourceRows>) -> Option<RowOutput<'_>> {
+        let output = RowOutput::of(self.merge.output.as_ref(), Command::Other, self.line)?;
+        Some(RowOutput { source, ..output })
     }
 }
 
@@ -437,8 +437,7 @@ fn merge_rows(session: &mut Session, merge: &Merge, out: &mut Out) -> Flow {
     merging.check_output(session)?;
     let mut last = None;
     let mut count = 0;
-    let mut source = None;
-    let changed = change(session, &target, "MERGE", |session, current| {
+    let done = change(session, &target, "MERGE", |session, current| {
         let mut change = Change::default();
         let found = merging.all_rows(session)?;
         for (when, found) in [
@@ -453,39 +452,17 @@ fn merge_rows(session: &mut Session, merge: &Merge, out: &mut Out) -> Flow {
         last = own;
         count = (change.put.len() + change.removed.len() + put.len()) as u64;
         let new: Vec<i64> = put.iter().map(|(number, _)| *number).collect();
-        source = merging.source_rows(found, &new);
+        let output = merging.output(merging.source_rows(found, &new));
         change.put.extend(put);
-        Ok((change, identity))
+        Ok(MadeChange {
+            change,
+            identity,
+            output,
+        })
     })?;
     if last.is_some() {
         session.place.scope_identity = last;
         session.place.identity = last;
     }
-    let mut actions: BTreeMap<i64, &str> = BTreeMap::new();
-    for (number, _) in &changed.deleted {
-        actions.insert(*number, "DELETE");
-    }
-    for (number, _) in &changed.inserted {
-        let action = actions.entry(*number).or_insert("INSERT");
-        if *action == "DELETE" {
-            *action = "UPDATE";
-        }
-    }
-    let rows: Vec<(i64, TableRow)> = actions
-        .into_iter()
-        .map(|(number, action)| (number, vec![Value::text(action), Value::Int(number)]))
-        .collect();
-    let output = merge.output.as_ref().map(|clause| RowOutput {
-        clause,
-        actions: Some(rows),
-        source,
-    });
-    finish(
-        session,
-        changed,
-        &target,
-        output,
-        (Command::Other, count),
-        out,
-    )
+    finish(session, &target, done, (Command::Other, count), out)
 }

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Invariants
-//! - The query is the same before the change, with empty tables, and after it: a plan that was made before is made after.
+//! - The query is the same with empty tables, before the statement is run, and with those of its change.
 //!
 //! Leaves to others: running it, and putting its rows into a table (`statement/change.rs`).
 
@@ -27,20 +27,26 @@ pub(super) struct Changed {
 }
 
 impl Changed {
-    /// What the rows of a change were before it; `None`: there was no such row.
-    pub fn before(&self) -> Vec<(i64, Option<TableRow>)> {
-        let inserted = self.inserted.iter().map(|(number, _)| (*number, None));
-        let mut all: BTreeMap<_, _> = inserted.collect();
-        let deleted = self.deleted.iter();
-        all.extend(deleted.map(|(number, row)| (*number, Some(row.clone()))));
-        all.into_iter().collect()
+    /// The deed of MERGE for each of its rows.
+    fn actions(&self) -> Vec<(i64, TableRow)> {
+        let deleted = self.deleted.iter().map(|(number, _)| (*number, "DELETE"));
+        let mut actions: BTreeMap<i64, &str> = deleted.collect();
+        for (number, _) in &self.inserted {
+            let action = actions.entry(*number).or_insert("INSERT");
+            if *action == "DELETE" {
+                *action = "UPDATE";
+            }
+        }
+        let row = |(number, action)| (number, vec![Value::text(action), Value::Int(number)]);
+        actions.into_iter().map(row).collect()
     }
 }
 
-/// The OUTPUT of a statement; of MERGE with what was done to each row, and with the rows of the source.
+/// The OUTPUT of a statement; that of MERGE with the rows of the source.
 pub(super) struct RowOutput<'a> {
     pub clause: &'a OutputClause,
-    pub actions: Option<Vec<(i64, TableRow)>>,
+    pub command: Command,
+    pub line: u32,
     pub source: Option<SourceRows>,
 }
 
@@ -70,10 +76,11 @@ impl SourceRows {
 }
 
 impl RowOutput<'_> {
-    pub fn of(clause: Option<&OutputClause>) -> Option<RowOutput<'_>> {
+    pub fn of(clause: Option<&OutputClause>, command: Command, line: u32) -> Option<RowOutput<'_>> {
         clause.map(|clause| RowOutput {
             clause,
-            actions: None,
+            command,
+            line,
             source: None,
         })
     }
@@ -84,8 +91,6 @@ pub(super) fn asked(
     changed: Changed,
     target: &ChangedTable,
     output: RowOutput,
-    command: Command,
-    line: u32,
 ) -> Result<(Vec<MadeTable>, Fragment), Message> {
     let table = |name, rows: Vec<(i64, TableRow)>| {
         let mut columns = target.shape.result_columns();
@@ -100,8 +105,12 @@ pub(super) fn asked(
             rows: rows.into_iter().map(numbered).collect(),
         }
     };
-    let mut from = match command {
-        _ if output.actions.is_some() => {
+    let actions = match output.source {
+        Some(_) => changed.actions(),
+        None => Vec::new(),
+    };
+    let mut from = match output.command {
+        _ if output.source.is_some() => {
             "[\u{1}merged] LEFT JOIN inserted ON inserted.[\u{1}number] = [\u{1}merged].[\u{1}number] \
              LEFT JOIN deleted ON deleted.[\u{1}number] = [\u{1}merged].[\u{1}number]"
         }
@@ -116,7 +125,7 @@ pub(super) fn asked(
             Column::new("\u{1}action", Type::nvarchar(10)),
             Column::new("\u{1}number", Type::BigInt),
         ],
-        rows: output.actions.unwrap_or_default(),
+        rows: actions,
     };
     let mut made = vec![
         table("inserted", changed.inserted),
@@ -129,7 +138,7 @@ pub(super) fn asked(
     }
     let items = with_action(&output.clause.items)?;
     let text = format!("SELECT {items} FROM {from}");
-    Ok((made, Fragment::at_line(text, line)))
+    Ok((made, Fragment::at_line(text, output.line)))
 }
 
 /// The items of OUTPUT with the column of actions in place of `$action`.
