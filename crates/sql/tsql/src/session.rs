@@ -250,6 +250,14 @@ impl Session {
         }
     }
 
+    /// The most rows that a query sends or keeps under SET ROWCOUNT.
+    pub(crate) fn rows_max(&self) -> u64 {
+        match self.row_limit {
+            0 => u64::MAX,
+            limit => limit,
+        }
+    }
+
     /// A query that reads tables begins a transaction if the client's driver asked for that.
     pub(crate) fn begin_implicitly(&mut self) {
         if self.implicit && self.transactions == 0 {

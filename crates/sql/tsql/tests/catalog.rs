@@ -482,9 +482,24 @@ fn a_limit_of_rows_holds_until_it_is_taken_back() {
     );
     let limited = run(
         &mut session,
-        "SET ROWCOUNT 2; SELECT id FROM dbo.ledger; SELECT 1 WHERE @@ROWCOUNT = 2",
+        "SET ROWCOUNT 2; SELECT name FROM dbo.ledger ORDER BY id DESC; SELECT 1 WHERE @@ROWCOUNT = 2;
+         DECLARE @last nvarchar(40); SELECT @last = name FROM dbo.ledger ORDER BY id DESC; SELECT @last, @@ROWCOUNT",
     );
-    assert_eq!(rows(&limited).len(), 3);
+    assert_eq!(said(&limited), [""; 0]);
+    assert_eq!(
+        rows(&limited),
+        [vec!["c"], vec!["b"], vec!["1"], vec!["b", "2"]]
+    );
+    // Nothing is computed for the rows after the last one.
+    for script in [
+        "SELECT 1 / (3 - n) FROM (VALUES (2), (2), (3)) v (n)",
+        "DECLARE @x int; SELECT @x = 1 / (3 - n) FROM (VALUES (2), (2), (3)) v (n)",
+        "DECLARE c CURSOR STATIC FOR SELECT 1 / (3 - n) FROM (VALUES (2), (2), (3)) v (n); OPEN c; DEALLOCATE c",
+    ] {
+        assert_eq!(said(&run(&mut session, script)), [""; 0], "{script}");
+    }
+    let tables = run(&mut session, "EXEC sp_datatype_info");
+    assert_eq!(rows(&tables).len(), 2);
     // A change of some rows only would be a surprise.
     assert_eq!(numbers(&run(&mut session, "DELETE dbo.ledger")), [50002]);
     run(&mut session, "SET ROWCOUNT 0");

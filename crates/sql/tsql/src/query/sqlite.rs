@@ -149,6 +149,16 @@ impl Sqlite {
         plan: &QueryPlan,
         take: &mut dyn FnMut(Vec<Value>) -> Result<(), Stop>,
     ) -> Result<u64, Stop> {
+        self.run_first(u64::MAX, plan, take)
+    }
+
+    /// The same of the first rows: nothing is computed for those after them.
+    pub fn run_first(
+        &self,
+        limit: u64,
+        plan: &QueryPlan,
+        take: &mut dyn FnMut(Vec<Value>) -> Result<(), Stop>,
+    ) -> Result<u64, Stop> {
         let wrong = |e: rusqlite::Error| self.wrong(&e);
         let mut statement = self.db.prepare_cached(&plan.sql).map_err(wrong)?;
         // A grouped subquery may need fewer values: no parameter names the others.
@@ -158,7 +168,9 @@ impl Sqlite {
             .query(rusqlite::params_from_iter(values?))
             .map_err(wrong)?;
         let mut count = 0;
-        while let Some(row) = rows.next().map_err(wrong)? {
+        while count < limit
+            && let Some(row) = rows.next().map_err(wrong)?
+        {
             let mut values = Vec::with_capacity(plan.columns.len());
             let mut sum = Sum::default();
             for (i, column) in plan.columns.iter().enumerate() {

@@ -619,6 +619,8 @@ pub(super) fn show(
     let plan = query::prepare(&context, &query)?;
     let sqlite = context.sqlite(&plan)?;
     out.sink.columns(&plan.columns)?;
-    let count = sqlite.run(&plan, &mut |row| Ok(out.sink.row(&row)?))?;
+    let count = sqlite.run_first(session.rows_max(), &plan, &mut |row| {
+        Ok(out.sink.row(&row)?)
+    })?;
     Ok(out.done(Command::Execute, Some(count))?)
 }

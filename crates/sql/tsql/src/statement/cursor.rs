@@ -79,10 +79,10 @@ fn made(session: &mut Session, cursor: &CursorQuery) -> Result<u32, Message> {
 }
 
 /// The most rows that a cursor takes under SET ROWCOUNT. Errors: 50002 where SQL Server's plan decides.
-fn limit(session: &Session, membership: Membership) -> Result<usize, Message> {
+fn limit(session: &Session, membership: Membership) -> Result<u64, Message> {
     match (session.row_limit, membership) {
-        (0, _) | (_, Membership::Dynamic) => Ok(usize::MAX),
-        (limit, Membership::Fixed) => Ok(usize::try_from(limit).unwrap_or(usize::MAX)),
+        (0, _) | (_, Membership::Dynamic) => Ok(u64::MAX),
+        (limit, Membership::Fixed) => Ok(limit),
         (limit, Membership::Open) => {
             let what = format!(
                 "a cursor that is neither STATIC, INSENSITIVE, KEYSET nor DYNAMIC, under SET ROWCOUNT {limit},"
@@ -116,11 +116,9 @@ pub(crate) fn open(session: &mut Session, name: &CursorName) -> Flow {
     let opened = session.query_context().sqlite(&plan);
     let ran = match opened {
         Ok(sqlite) => {
-            let ran = sqlite.run(&plan, &mut |row| {
-                if rows.len() < limit {
-                    session.cursors.grow(id, &row)?;
-                    rows.push(row);
-                }
+            let ran = sqlite.run_first(limit, &plan, &mut |row| {
+                session.cursors.grow(id, &row)?;
+                rows.push(row);
                 Ok(())
             });
             session.query_context().give_back(sqlite, &plan);

@@ -198,23 +198,10 @@ fn select_into(session: &mut Session, name: &[String], tree: &Query, out: &mut O
 }
 
 fn run(session: &mut Session, sqlite: &Sqlite, plan: &QueryPlan, out: &mut Out) -> Flow {
-    // SET ROWCOUNT leaves out the rows after the first ones.
-    let limit = match session.row_limit {
-        0 => u64::MAX,
-        limit => limit,
-    };
-    let mut count = 0;
-    let mut counts = move || {
-        count += 1;
-        count <= limit
-    };
+    let limit = session.rows_max();
     if plan.assigns.is_empty() {
         out.sink.columns(&plan.columns)?;
-        let rows = sqlite.run(plan, &mut |row| match counts() {
-            true => Ok(out.sink.row(&row)?),
-            false => Ok(()),
-        })?;
-        let rows = rows.min(limit);
+        let rows = sqlite.run_first(limit, plan, &mut |row| Ok(out.sink.row(&row)?))?;
         session.row_count = rows;
         session.leave();
         return Ok(out.done(Command::Select, Some(rows))?);
@@ -227,13 +214,11 @@ fn run(session: &mut Session, sqlite: &Sqlite, plan: &QueryPlan, out: &mut Out) 
         return set_stepwise(session, sqlite, plan);
     }
     let mut last = None;
-    let rows = sqlite.run(plan, &mut |row| {
-        if counts() {
-            last = Some(row);
-        }
+    let rows = sqlite.run_first(limit, plan, &mut |row| {
+        last = Some(row);
         Ok(())
     })?;
-    session.row_count = rows.min(limit);
+    session.row_count = rows;
     session.leave();
     // Without a row the variables stay unchanged.
     let values = plan.columns.iter().zip(last.into_iter().flatten());
