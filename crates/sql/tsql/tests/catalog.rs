@@ -363,6 +363,9 @@ fn a_batch_is_described_and_does_not_run() {
         "FETCH NEXT FROM c",
         "IF 1 = 1 SELECT id FROM dbo.ledger ELSE SELECT name FROM dbo.ledger",
         "WHILE 1 = 0 SELECT id FROM dbo.ledger; SELECT name FROM dbo.ledger",
+        "GOTO later; SELECT id FROM dbo.ledger; later: SELECT name FROM dbo.ledger",
+        "DBCC TRACESTATUS; SELECT id FROM dbo.ledger",
+        "BEGIN TRY PRINT 1 / 0; SELECT id FROM dbo.ledger END TRY BEGIN CATCH SELECT name FROM dbo.ledger END CATCH",
     ] {
         let call = format!("EXEC sp_describe_first_result_set N'{batch}'");
         assert_eq!(numbers(&run(&mut session, &call)), [50002], "{batch}");
@@ -412,6 +415,19 @@ fn a_parameter_has_the_type_of_the_column_that_it_meets_and_no_guess() {
         "UPDATE dbo.ledger SET amount = @p + ratio",
         "SELECT 1 FROM dbo.ledger WHERE 2 * @p = id",
         "SELECT 1 FROM dbo.ledger l, dbo.twins t WHERE t.name = @p",
+        "SELECT id = @p FROM dbo.ledger",
+        "SELECT 1 AS one, id = @p FROM dbo.ledger WHERE id = 1",
+        "SELECT @p = id FROM dbo.ledger",
+        "DELETE dbo.ledger OUTPUT id = @p WHERE id = 1",
+        "WITH x AS (SELECT ''a'' AS id) SELECT 1 FROM dbo.ledger, x WHERE x.id = @p",
+        "SELECT 1 FROM dbo.ledger WHERE @p = name COLLATE Latin1_General_BIN",
+        "SELECT 1 FROM dbo.ledger WHERE @p = at AT TIME ZONE ''UTC''",
+        "SELECT CASE WHEN id = 1 THEN 2 END, id = @p FROM dbo.ledger",
+        "SELECT 1 FROM dbo.ledger l WITH (NOLOCK), dbo.twins t WHERE t.name = @p",
+        "SELECT 1 FROM dbo.ledger (NOLOCK), (SELECT ''x'' AS id) d WHERE d.id = @p",
+        "DELETE dbo.twins WHERE name = @p AND EXISTS (SELECT 1 FROM dbo.ledger)",
+        "DELETE TOP (1) dbo.twins WHERE name = @p AND EXISTS (SELECT 1 FROM dbo.ledger)",
+        "MERGE dbo.twins t USING (SELECT * FROM dbo.ledger) l ON t.name = @p WHEN MATCHED THEN DELETE;",
         "SELECT 1 FROM dbo.ledger l JOIN (SELECT ''x'' AS id) d ON 1 = 1 WHERE d.id = @p",
     ] {
         run(&mut session, "CREATE TABLE dbo.twins (name int)");
@@ -421,6 +437,21 @@ fn a_parameter_has_the_type_of_the_column_that_it_meets_and_no_guess() {
             Some(&50002),
             "{batch}"
         );
+    }
+    let twice = "EXEC sp_describe_undeclared_parameters N'SELECT 1 FROM dbo.ledger WHERE name = @p AND id = @p'";
+    assert_eq!(numbers(&run(&mut session, twice)), [11508]);
+    // Conditions elsewhere.
+    for batch in [
+        "SELECT 1 FROM dbo.ledger WITH (NOLOCK) WHERE NOT (ratio = 1 OR (id = @p))",
+        "SELECT CASE WHEN id = @p THEN 1 END FROM dbo.ledger",
+        "UPDATE dbo.ledger SET name = CASE WHEN id = 1 THEN ''a'' END, id = @p",
+        "DELETE l FROM dbo.ledger AS l WITH (NOLOCK), dbo.ledger m WHERE l.id = @p",
+        "DELETE dbo.ledger WHERE id = @p",
+        "UPDATE dbo.ledger SET name = name, id = @p",
+        "SELECT 1 FROM dbo.ledger l JOIN dbo.ledger m ON (SELECT 1) = 1 AND @p = m.id",
+    ] {
+        let call = format!("EXEC sp_describe_undeclared_parameters N'{batch}'");
+        assert_eq!(columns(&mut session, &call, &wanted), ["@p int"], "{batch}");
     }
     // Without names of columns the first value is for the first column that takes one.
     let all =

@@ -123,11 +123,19 @@ fn first_results(
             Statement::Fetch(fetch) if fetch.into.is_empty() => {
                 return Err(untold("FETCH without INTO"));
             }
+            Statement::Dbcc(dbcc) if dbcc.command == "TRACESTATUS" => {
+                return Err(untold("DBCC TRACESTATUS"));
+            }
+            Statement::Goto(_) => return Err(untold("GOTO")),
             statement if shows_changes(statement) => {
                 return Err(untold("OUTPUT without INTO"));
             }
             Statement::Block(inner) => first_results(context, inner, found)?,
-            Statement::Try { body, .. } => first_results(context, body, found)?,
+            // An error in the body goes on there, wherever it was.
+            Statement::Try { body, catch } => {
+                let goes_on = first_results(context, body, found)?;
+                first_results(context, catch, found)? || goes_on
+            }
             Statement::If {
                 then, otherwise, ..
             } => {
@@ -238,6 +246,7 @@ fn hoisted(
     all: &[LocatedStatement],
     variables: &mut BTreeMap<String, Variable>,
 ) -> Result<(), Message> {
+    let one = std::slice::from_ref;
     for located in all {
         match &located.statement {
             Statement::Declare(declared) => {
@@ -248,6 +257,20 @@ fn hoisted(
                 }
             }
             Statement::Block(inner) => hoisted(inner, variables)?,
+            Statement::Try { body, catch } => {
+                hoisted(body, variables)?;
+                hoisted(catch, variables)?;
+            }
+            Statement::While { body, .. } => hoisted(one(body), variables)?,
+            Statement::If {
+                then, otherwise, ..
+            } => {
+                hoisted(one(then), variables)?;
+                let otherwise = otherwise.iter();
+                otherwise
+                    .map(|o| &**o)
+                    .try_for_each(|o| hoisted(one(o), variables))?;
+            }
             _ => {}
         }
     }
@@ -314,7 +337,38 @@ fn compares(token: &FragmentToken) -> bool {
 
 /// Whether a token makes another value of the one next to it.
 fn computes(token: Option<&FragmentToken>) -> bool {
-    token.is_some_and(|t| !t.raw.is_empty() && t.raw.chars().all(|c| "+-*/%&|^~".contains(c)))
+    let of_sign = |t: &FragmentToken| t.raw.chars().all(|c| "+-*/%&|^~".contains(c));
+    // COLLATE, and AT TIME ZONE.
+    let of_word = |t: &FragmentToken| ["COLLATE", "AT"].iter().any(|word| is_word(t, word));
+    token.is_some_and(|t| !t.raw.is_empty() && (of_sign(t) || of_word(t)))
+}
+
+fn is_word(token: &FragmentToken, word: &str) -> bool {
+    token.is_word && token.raw.eq_ignore_ascii_case(word)
+}
+
+/// Whether what follows these tokens is compared or stored: elsewhere `=` gives a column its name.
+fn is_condition(before: &[FragmentToken]) -> bool {
+    const CONDITIONS: [&str; 10] = [
+        "WHERE", "ON", "HAVING", "AND", "OR", "NOT", "WHEN", "IF", "WHILE", "SET",
+    ];
+    const OTHERS: [&str; 6] = ["SELECT", "OUTPUT", "EXEC", "EXECUTE", "DECLARE", "VALUES"];
+    let mut depth = 0_usize;
+    for token in before.iter().rev() {
+        let is_one_of = |words: &[&str]| words.iter().any(|word| is_word(token, word));
+        match token.raw.as_str() {
+            ")" => depth += 1,
+            "(" => depth = depth.saturating_sub(1),
+            // A whole CASE has a WHEN of its own.
+            _ if is_word(token, "END") => depth += 1,
+            _ if is_one_of(&["CASE", "BEGIN"]) => depth = depth.saturating_sub(1),
+            _ if depth > 0 => {}
+            _ if is_one_of(&CONDITIONS) => return true,
+            _ if is_one_of(&OTHERS) => return false,
+            _ => {}
+        }
+    }
+    false
 }
 
 /// The column before a parameter, and the one after it, if it is compared with that column alone.
@@ -329,14 +383,15 @@ fn compared(all: &[FragmentToken], place: usize) -> Option<String> {
             first -= 2;
         }
         let outside = first.checked_sub(1).and_then(|i| all.get(i));
-        return match computes(outside) || computes(all.get(place + 1)) {
+        let is_other = computes(outside) || computes(all.get(place + 1));
+        return match is_other || !is_condition(&all[..first]) {
             true => None,
             false => name_in(&all[last]),
         };
     }
     let after = &all[place + 1..];
     let signs = after.iter().take_while(|t| compares(t)).count();
-    if signs == 0 || computes(before.last()) {
+    if signs == 0 || computes(before.last()) || !is_condition(before) {
         return None;
     }
     let mut at = place + 1 + signs;
@@ -368,16 +423,26 @@ fn tables_behind(all: &[FragmentToken]) -> Option<Vec<String>> {
             return None;
         }
         found.push(parts.join("."));
-        if all
-            .get(at)
-            .is_some_and(|t| t.raw.eq_ignore_ascii_case("AS"))
-        {
-            at += 1;
-        }
-        // Another name.
-        if all.get(at).and_then(name_in).is_some() && all.get(at + 1).is_some_and(|t| t.raw == ",")
-        {
-            at += 1;
+        let is = |i: usize, text: &str| {
+            all.get(i)
+                .is_some_and(|t| t.raw.eq_ignore_ascii_case(text))
+        };
+        at += usize::from(is(at, "AS"));
+        // Another name, and hints.
+        let is_name = all.get(at).and_then(name_in).is_some() && !is(at, "WITH");
+        at += usize::from(is_name && [",", "(", "WITH"].iter().any(|text| is(at + 1, text)));
+        at += usize::from(is(at, "WITH"));
+        if is(at, "(") {
+            let mut depth = 0_usize;
+            for token in &all[at..] {
+                at += 1;
+                match token.raw.as_str() {
+                    "(" => depth += 1,
+                    ")" if depth == 1 => break,
+                    ")" => depth -= 1,
+                    _ => {}
+                }
+            }
         }
         if all.get(at).is_none_or(|t| t.raw != ",") {
             return Some(found);
@@ -394,10 +459,21 @@ fn columns_of(session: &Session, all: &[FragmentToken]) -> Option<Vec<(String, T
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
     for (i, token) in all.iter().enumerate() {
-        let begins = ["FROM", "JOIN", "APPLY", "INTO", "UPDATE"];
+        let next = all.get(i + 1);
+        // A common table expression: hints are in parentheses.
+        let is_named = is(token, "WITH") && next.and_then(name_in).is_some();
+        let is_other = ["MERGE", "PIVOT", "UNPIVOT"].iter().any(|w| is(token, w));
+        if is_named || is_other {
+            return None;
+        }
+        let begins = ["FROM", "JOIN", "APPLY", "INTO", "UPDATE", "DELETE"];
+        if is(token, "DELETE") && next.is_some_and(|t| is(t, "FROM")) {
+            continue;
+        }
         if !begins.iter().any(|word| is(token, word)) {
             continue;
         }
+        let is_changed = is(token, "UPDATE") || is(token, "DELETE");
         for table in tables_behind(&all[i + 1..])? {
             if seen.len() >= TABLES_MAX || session.is_cancelled() {
                 return None;
@@ -409,7 +485,7 @@ fn columns_of(session: &Session, all: &[FragmentToken]) -> Option<Vec<(String, T
             match query::prepare(&context, &crate::syntax::Fragment::new(text)) {
                 Ok(plan) => found.extend(plan.columns.into_iter().map(|c| (c.name, c.kind))),
                 // An alias of FROM.
-                Err(_) if has_from && is(token, "UPDATE") => {}
+                Err(_) if has_from && is_changed && next.is_some_and(|t| !is(t, "TOP")) => {}
                 Err(_) => return None,
             }
         }
@@ -496,7 +572,7 @@ fn only_kind(columns: &[(String, Type)], name: &str) -> Option<Type> {
     kinds.all(|(_, kind)| kind == first).then_some(*first)
 }
 
-/// The parameters of a batch that nothing declares, with the types of the columns that they meet. Errors: 50002.
+/// The parameters of a batch that nothing declares, with the types of the columns that they meet. Errors: 11508, 50002.
 pub(super) fn undeclared_parameters(
     session: &mut Session,
     arguments: &Arguments,
@@ -516,8 +592,11 @@ pub(super) fn undeclared_parameters(
         let name = &token.raw;
         let is_new = name.starts_with('@') && !name.starts_with("@@");
         let lower = name.to_lowercase();
-        if !is_new || own.contains_key(&lower) || !seen.insert(lower) {
+        if !is_new || own.contains_key(&lower) {
             continue;
+        }
+        if !seen.insert(lower) {
+            return Err(message::PARAMETER_TWICE.with(&[name]).into());
         }
         let kind = stored.get(&i).copied().or_else(|| {
             let column = compared(&all, i)?;
