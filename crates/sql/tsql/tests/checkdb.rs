@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::{Stage, numbers, run, said, value};
 use longshore_pipeline::SourceSpec;
+use longshore_tsql::Session;
 
 const SOUND: &str =
     "8989 CHECKDB found 0 allocation errors and 0 consistency errors in database 'shop'.";
@@ -129,6 +130,85 @@ fn damage_is_an_error_that_scripts_see_and_nothing_is_written() {
     );
 }
 
+/// Goal: a database with more damage than can be told is said to have it.
+#[test]
+fn a_thousand_findings_are_told_and_that_there_may_be_more() {
+    let stage = Stage::new();
+    let path = stage.path("shop.db");
+    common::fill(&path, 2000);
+    open(&path)
+        .execute_batch(
+            "CREATE INDEX by_price ON ware (price) WHERE id < 0;
+             PRAGMA writable_schema = ON;
+             UPDATE sqlite_master SET sql = 'CREATE INDEX by_price ON ware (price)' WHERE name = 'by_price';",
+        )
+        .unwrap();
+    let record = run(&mut stage.session(), "DBCC CHECKDB (shop)");
+    let errors = record.messages().filter(|m| m.is_error()).count();
+    assert_eq!(errors, 1000);
+    let lines = said(&record);
+    for line in [
+        "50005 SQLite stopped after 1000 findings: there may be more",
+        "8989 CHECKDB found 0 allocation errors and 1000 consistency errors in database 'shop'.",
+    ] {
+        assert!(lines.contains(&line.to_owned()), "{:?}", &lines[995..]);
+    }
+}
+
+/// Goal: pages that are lost, and a wrong count of free ones, are allocation errors.
+/// Method: the list of free pages in the header is changed byte by byte.
+#[test]
+fn errors_of_allocation_are_counted_apart() {
+    let stage = Stage::new();
+    let path = stage.path("shop.db");
+    common::fill(&path, 2000);
+    let db = open(&path);
+    db.execute_batch("DELETE FROM ware WHERE id > 9; PRAGMA journal_mode = DELETE")
+        .unwrap();
+    let free: usize = db
+        .query_row("PRAGMA freelist_count", [], |row| row.get(0))
+        .unwrap();
+    assert!(free > 9);
+    drop(db);
+    let whole = std::fs::read(&path).unwrap();
+    for (place, bytes, count) in [(36, &[0_u8, 0, 0, 7][..], 1), (32, &[0; 8][..], free)] {
+        let mut broken = whole.clone();
+        broken[place..place + bytes.len()].copy_from_slice(bytes);
+        std::fs::write(&path, broken).unwrap();
+        let record = run(&mut stage.session(), "DBCC CHECKDB (shop)");
+        let summary = format!(
+            "8989 CHECKDB found {count} allocation errors and 0 consistency errors in database 'shop'."
+        );
+        let lines = said(&record);
+        assert!(lines.contains(&summary), "{lines:?}");
+    }
+}
+
+/// Goal: a backup does not wait for a check of the same database.
+#[test]
+fn a_backup_during_a_check_is_refused() {
+    let stage = Stage::new();
+    fill_much(&stage);
+    let server = stage.server();
+    let mut checking = Session::new(server.clone(), common::login());
+    let mut session = Session::new(server, common::login());
+    let backup = "BACKUP DATABASE shop TO DISK = 'during.bak'";
+    // A slow machine may begin the backup too soon or too late.
+    for _ in 0..10 {
+        let (checked, backed_up) = std::thread::scope(|scope| {
+            let check = scope.spawn(|| run(&mut checking, "DBCC CHECKDB (shop)"));
+            std::thread::sleep(Duration::from_millis(100));
+            let backed_up = numbers(&run(&mut session, backup));
+            (check.join().unwrap(), backed_up)
+        });
+        if backed_up == [3023, 3013] {
+            assert!(said(&checked).contains(&SOUND.to_owned()));
+            return;
+        }
+    }
+    panic!("no backup met a check");
+}
+
 #[test]
 fn what_would_write_or_has_no_check_is_refused_by_name() {
     let mut stage = Stage::new();
@@ -160,6 +240,12 @@ fn what_would_write_or_has_no_check_is_refused_by_name() {
 #[test]
 fn a_cancelled_check_ends_at_once() {
     let stage = Stage::new();
+    fill_much(&stage);
+    check_cancelled(&stage);
+}
+
+/// Enough rows that a check of them takes a while.
+fn fill_much(stage: &Stage) {
     let db = open(&stage.path("shop.db"));
     db.execute_batch(
         "PRAGMA synchronous = OFF; CREATE TABLE much (n INTEGER, t TEXT);
@@ -168,8 +254,6 @@ fn a_cancelled_check_ends_at_once() {
          CREATE INDEX a ON much (n, t); CREATE INDEX b ON much (t, n);",
     )
     .unwrap();
-    drop(db);
-    check_cancelled(&stage);
 }
 
 /// Goal: so does one that waits for a program which keeps the database locked.
@@ -181,7 +265,20 @@ fn a_cancelled_wait_for_a_lock_ends_at_once() {
     check_cancelled(&stage);
 }
 
+/// The fastest of several counts: a machine with much else to do may be late.
 fn check_cancelled(stage: &Stage) {
+    let mut fastest = Duration::MAX;
+    for _ in 0..5 {
+        fastest = fastest.min(cancelled(stage));
+        if fastest < Duration::from_millis(300) {
+            return;
+        }
+    }
+    panic!("the check went on for {fastest:?}");
+}
+
+/// How long a check went on after its cancel.
+fn cancelled(stage: &Stage) -> Duration {
     let mut session = stage.session();
     let cancel = session.cancel_flag();
     let stopper = std::thread::spawn(move || {
@@ -191,7 +288,7 @@ fn check_cancelled(stage: &Stage) {
     });
     let record = run(&mut session, "DBCC CHECKDB (shop)");
     let late = stopper.join().unwrap().elapsed();
-    assert!(late < Duration::from_millis(1500), "{late:?}");
     assert!(!numbers(&record).contains(&8989), "{:?}", said(&record));
     assert!(record.messages().any(|m| m.is_error()));
+    late
 }
