@@ -90,15 +90,15 @@ fn of_type(refused: Message, value: &Value, from: Type, to: Type) -> Message {
         return refused;
     };
     let name = match from.is_text() {
-        true => plain_name(from),
+        true => from.bare_name(),
         false => return refused,
     };
     if refused.number == NOT_CONVERTIBLE.number {
-        NOT_CONVERTIBLE.with(&[&name, text, &plain_name(to)])
+        NOT_CONVERTIBLE.with(&[&name, text, &to.bare_name()])
     } else if refused.number == CANNOT_CONVERT.number {
-        CANNOT_CONVERT.with(&[&name, &plain_name(to)])
+        CANNOT_CONVERT.with(&[&name, &to.bare_name()])
     } else if refused.number == DATE_OUT_OF_RANGE.number {
-        DATE_OUT_OF_RANGE.with(&[&name, &plain_name(to)])
+        DATE_OUT_OF_RANGE.with(&[&name, &to.bare_name()])
     } else {
         refused
     }
@@ -109,7 +109,7 @@ pub fn convert_styled(value: &Value, from: Type, to: Type, style: i64) -> Result
     match value {
         Value::DateTime(_) | Value::Temporal(_) if to.is_text() => {
             let text = moment_style(value, style);
-            let text = text.ok_or_else(|| STYLE_UNKNOWN.with(&[&style, &plain_name(from)]))?;
+            let text = text.ok_or_else(|| STYLE_UNKNOWN.with(&[&style, &from.bare_name()]))?;
             convert(&Value::Text(text), to)
         }
         Value::Text(text) if to.is_moment() => {
@@ -117,7 +117,7 @@ pub fn convert_styled(value: &Value, from: Type, to: Type, style: i64) -> Result
             known.ok_or_else(|| STYLE_NOT_FOR.with(&[&style, &"nvarchar", &to]))?;
             let parsed = parse_styled(text, style).ok_or_else(|| match to {
                 Type::DateTime | Type::SmallDateTime if is_date_form(text) => {
-                    DATE_OUT_OF_RANGE.with(&[&plain_name(from), &to])
+                    DATE_OUT_OF_RANGE.with(&[&from.bare_name(), &to])
                 }
                 _ => NOT_A_DATE.plain(),
             })?;
@@ -167,7 +167,7 @@ fn money_as_text(n: Decimal, from: Type, to: Type, style: i64) -> Result<Value, 
     };
     match convert(&Value::text(text.as_str()), to)? {
         Value::Text(made) if made.trim_end() != text => {
-            Err(NO_ROOM.with(&[&from, &plain_name(to)]))
+            Err(NO_ROOM.with(&[&from, &to.bare_name()]))
         }
         made => Ok(made),
     }
@@ -188,12 +188,6 @@ fn with_commas(number: &str) -> String {
         made.push(digit);
     }
     format!("{made}.{fraction}")
-}
-
-/// A type without its sizes, for messages.
-fn plain_name(kind: Type) -> String {
-    let name = kind.to_string();
-    name.split('(').next().unwrap_or_default().to_owned()
 }
 
 /// The bytes of pairs of hexadecimal digits.
@@ -278,7 +272,7 @@ fn fitted(value: &Value, to: Type, length: Option<u16>) -> Result<String, Messag
             Ok("*".to_owned())
         }
         Value::Int(_) | Value::Decimal(_) | Value::Float(_) if is_short => {
-            Err(OVERFLOW.with(&[&plain_name(to)]))
+            Err(OVERFLOW.with(&[&to.bare_name()]))
         }
         _ => Ok(cut(text, length)),
     }
@@ -386,7 +380,7 @@ fn float_as_text(n: f64, to: Type, style: i64) -> Result<Value, Message> {
         _ => return Err(STYLE_UNKNOWN.with(&[&style, &"float"])),
     };
     match convert(&Value::text(text.as_str()), to)? {
-        Value::Text(made) if made.trim_end() != text => Err(OVERFLOW.with(&[&plain_name(to)])),
+        Value::Text(made) if made.trim_end() != text => Err(OVERFLOW.with(&[&to.bare_name()])),
         made => Ok(made),
     }
 }

@@ -160,6 +160,12 @@ impl Type {
         }
     }
 
+    /// Its name without lengths.
+    pub fn bare_name(self) -> String {
+        let shown = self.to_string();
+        shown.split('(').next().unwrap_or_default().to_owned()
+    }
+
     pub const fn numeric(precision: u8, scale: u8) -> Type {
         Type::Numeric { precision, scale }
     }

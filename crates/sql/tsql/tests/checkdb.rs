@@ -165,7 +165,7 @@ fn errors_of_allocation_are_counted_apart() {
     let db = open(&path);
     db.execute_batch("DELETE FROM ware WHERE id > 9; PRAGMA journal_mode = DELETE")
         .unwrap();
-    let free: usize = db
+    let free: i64 = db
         .query_row("PRAGMA freelist_count", [], |row| row.get(0))
         .unwrap();
     assert!(free > 9);

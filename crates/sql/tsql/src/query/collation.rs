@@ -13,6 +13,9 @@ use rusqlite::Connection;
 
 use crate::message::{self, Message};
 
+/// The collation of the server and of all databases.
+pub(crate) const SERVER: &str = "SQL_Latin1_General_CP1_CI_AS";
+
 /// The families of SQL Server's collations that are distinguished here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Collation {
@@ -111,7 +114,7 @@ mod tests {
     fn collations_are_known_by_their_names() {
         let of = |name| Collation::named(name).map_err(|m| m.number);
         assert_eq!(
-            of("SQL_Latin1_General_CP1_CI_AS"),
+            of(SERVER),
             Ok(Collation::CaseInsensitive)
         );
         assert_eq!(of("Latin1_General_CS_AS"), Ok(Collation::CaseSensitive));

@@ -136,10 +136,9 @@ fn token(kind: Type, nullable: bool) -> i64 {
 /// SS_DATA_TYPE of a column. A length of 0 is that of `max`.
 pub(super) fn odbc(kind: Type, identity: bool, nullable: bool) -> [Value; 10] {
     let (data_type, sql_type, sub) = odbc_numbers(kind);
-    let written = kind.to_string();
-    let name = written.split('(').next().unwrap_or_default();
+    let name = kind.bare_name();
     let name = match (kind, identity) {
-        (_, false) => name.to_owned(),
+        (_, false) => name,
         (Type::Numeric { .. }, true) => format!("{name}() identity"),
         (_, true) => format!("{name} identity"),
     };

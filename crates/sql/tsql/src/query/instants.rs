@@ -48,8 +48,7 @@ pub(super) fn of_parts(arguments: &[Value]) -> Result<Value> {
             None => return Ok(Value::Null),
         }
     }
-    let name = of.to_string();
-    let name = name.split('(').next().unwrap_or_default();
+    let name = of.bare_name();
     let made = moment_of(&numbers).and_then(|at| match numbers.get(8..10) {
         Some([hours, minutes]) => {
             let is_one_way = hours.signum() * minutes.signum() >= 0 && minutes.unsigned_abs() < 60;

@@ -13,7 +13,10 @@
 use std::sync::Arc;
 
 use super::datatypes;
-use super::objects::{DBO, facts, full_name, key_id, nothing, of, schema_parameters, tables_of};
+use super::collation;
+use super::objects::{
+    DBO, SCHEMAS, facts, full_name, key_id, nothing, of, schema_parameters, tables_of,
+};
 use super::view::{Facts, Made, RowOrigin, View};
 use crate::message::Message;
 use crate::server::Server;
@@ -22,9 +25,6 @@ use crate::tables::{ForeignKey, KeyKind, TableColumn, TableShape};
 use crate::value::{Type, Value};
 
 type Rows = Result<Vec<Facts>, Message>;
-
-/// The collation of all databases.
-const COLLATION: &str = "SQL_Latin1_General_CP1_CI_AS";
 
 const fn sys(name: &'static str, rows: fn(&Server, &str) -> Rows, declared: &'static str) -> View {
     View {
@@ -337,7 +337,7 @@ pub(super) fn column_facts(
         (
             "collation_name",
             if kind.is_text() {
-                text(COLLATION)
+                text(collation::SERVER)
             } else {
                 Value::Null
             },
@@ -379,8 +379,16 @@ fn set(facts: &mut Facts, name: &str, value: Value) {
     }
 }
 
-/// For each column of each table the table, the column, its number, and its facts.
-fn all_columns(server: &Server, database: &str) -> Vec<(Arc<TableShape>, TableColumn, i64, Facts)> {
+/// A column of a table: the table and its number, the column and its number, and its facts.
+struct OneColumn {
+    table: (Arc<TableShape>, i64),
+    column: TableColumn,
+    number: i64,
+    facts: Facts,
+}
+
+/// Each column of each table.
+fn all_columns(server: &Server, database: &str) -> Vec<OneColumn> {
     let mut all = Vec::new();
     for (o, shape) in tables_of(server, database) {
         for (column, number) in shape.columns.iter().zip(1..) {
@@ -396,21 +404,24 @@ fn all_columns(server: &Server, database: &str) -> Vec<(Arc<TableShape>, TableCo
                 "is_computed",
                 Value::bit(column.computed.is_some()),
             );
-            all.push((shape.clone(), column.clone(), number, row));
+            all.push(OneColumn {
+                table: (shape.clone(), id),
+                column: column.clone(),
+                number,
+                facts: row,
+            });
         }
     }
     all
 }
 
 pub(super) fn columns(server: &Server, database: &str) -> Rows {
-    let row = |(shape, column, number, mut facts): (Arc<TableShape>, TableColumn, i64, Facts)| {
-        let id = match facts.first() {
-            Some((_, Value::Int(id))) => *id,
-            _ => 0,
-        };
+    let row = |one: OneColumn| {
+        let mut facts = one.facts;
         facts.extend(rest_of_column());
-        if column.default.is_some() {
-            let default = default_id(&shape, id, number);
+        if one.column.default.is_some() {
+            let (shape, id) = one.table;
+            let default = default_id(&shape, id, one.number);
             set(&mut facts, "default_object_id", Value::Int(default));
         }
         facts
@@ -419,7 +430,7 @@ pub(super) fn columns(server: &Server, database: &str) -> Rows {
 }
 
 fn identity_columns(server: &Server, database: &str) -> Rows {
-    let row = |(_, column, _, mut facts): (Arc<TableShape>, TableColumn, i64, Facts)| {
+    let row = |OneColumn { column, mut facts, .. }| {
         let (seed, step) = column.identity?;
         facts.push(("seed_value", Value::Int(seed)));
         facts.push(("increment_value", Value::Int(step)));
@@ -433,7 +444,7 @@ fn identity_columns(server: &Server, database: &str) -> Rows {
 }
 
 fn computed_columns(server: &Server, database: &str) -> Rows {
-    let row = |(_, column, _, mut facts): (Arc<TableShape>, TableColumn, i64, Facts)| {
+    let row = |OneColumn { column, mut facts, .. }| {
         let expression = column.computed?;
         facts.push(("definition", Value::text(format!("({expression})"))));
         facts.push(("uses_database_collation", Value::bit(true)));
@@ -693,7 +704,7 @@ fn types(_: &Server, _: &str) -> Rows {
             (
                 "collation_name",
                 if kind.is_text() {
-                    text(COLLATION)
+                    text(collation::SERVER)
                 } else {
                     Value::Null
                 },
@@ -710,12 +721,6 @@ fn types(_: &Server, _: &str) -> Rows {
         ]
     };
     Ok(datatypes::SYSTEM_TYPES.iter().map(row).collect())
-}
-
-/// A type's name without its lengths.
-fn bare_name(kind: Type) -> String {
-    let shown = kind.to_string();
-    shown.split('(').next().unwrap_or_default().to_owned()
 }
 
 /// The facts of a type in INFORMATION_SCHEMA.
@@ -748,7 +753,7 @@ fn type_facts(kind: Type) -> Facts {
         _ => Value::Null,
     };
     vec![
-        ("DATA_TYPE", Value::Text(bare_name(kind))),
+        ("DATA_TYPE", Value::Text(kind.bare_name())),
         ("CHARACTER_MAXIMUM_LENGTH", length),
         ("CHARACTER_OCTET_LENGTH", octets),
         ("NUMERIC_PRECISION", of_number(precision)),
@@ -795,7 +800,7 @@ fn schema_columns(server: &Server, database: &str) -> Rows {
                 let is_wide = matches!(column.kind, Type::NChar(_) | Type::NVarChar(_));
                 let set = if is_wide { "UNICODE" } else { "iso_1" };
                 row.push(("CHARACTER_SET_NAME", text(set)));
-                row.push(("COLLATION_NAME", text(COLLATION)));
+                row.push(("COLLATION_NAME", text(collation::SERVER)));
             }
             rows.push(row);
         }
@@ -804,7 +809,7 @@ fn schema_columns(server: &Server, database: &str) -> Rows {
 }
 
 fn schemata(_: &Server, database: &str) -> Rows {
-    let row = |name: &str| {
+    let row = |(_, name): (i64, &str)| {
         vec![
             ("CATALOG_NAME", text(database)),
             ("SCHEMA_NAME", text(name)),
@@ -812,7 +817,7 @@ fn schemata(_: &Server, database: &str) -> Rows {
             ("DEFAULT_CHARACTER_SET_NAME", text("iso_1")),
         ]
     };
-    Ok(["dbo", "INFORMATION_SCHEMA", "sys"].map(row).into())
+    Ok(SCHEMAS.map(row).into())
 }
 
 /// A constraint: its name, its type in words, and the places of its columns.

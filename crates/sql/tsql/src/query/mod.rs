@@ -63,6 +63,7 @@ use crate::syntax::{Fragment, Operand};
 use crate::value::{Type, Value};
 
 pub(crate) use cell::{stored, typed_value};
+pub(crate) use collation::SERVER as SERVER_COLLATION;
 pub(crate) use context::{BatchPlace, QueryContext};
 pub(crate) use known::{text_kind, value_of};
 pub(crate) use objects::facts as type_facts;
@@ -74,6 +75,7 @@ pub(crate) use system::database_of;
 pub(crate) use texts::parts as name_parts;
 pub(crate) use translate::{NESTING_MAX, ROW_NUMBER, check_order, parts};
 pub use view::View;
+pub(crate) use view::{declared_columns, filled};
 pub use views::views;
 
 /// Finds the meaning of a query. Errors: what cannot be read or is not known here.

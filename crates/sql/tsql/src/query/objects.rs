@@ -22,6 +22,9 @@ type Rows = Result<Vec<Vec<Value>>, Message>;
 /// The number of the schema `dbo`.
 pub(super) const DBO: i64 = 1;
 
+/// The schemas of every database.
+pub(super) const SCHEMAS: [(i64, &str); 3] = [(DBO, "dbo"), (3, "INFORMATION_SCHEMA"), (4, "sys")];
+
 /// Nothing of this kind exists here.
 pub(super) fn nothing(_: &Server, _: &str) -> Rows {
     Ok(Vec::new())
@@ -289,10 +292,8 @@ pub(super) fn sysobjects(server: &Server, database: &str) -> Rows {
 }
 
 pub(super) fn schemas(_: &Server, _: &str) -> Rows {
-    let row = |(name, id): (&str, i64)| vec![Value::text(name), Value::Int(id), Value::Int(id)];
-    Ok([("dbo", DBO), ("INFORMATION_SCHEMA", 3), ("sys", 4)]
-        .map(row)
-        .into())
+    let row = |(id, name): (i64, &str)| vec![Value::text(name), Value::Int(id), Value::Int(id)];
+    Ok(SCHEMAS.map(row).into())
 }
 
 /// The host, as far as scripts ask: which separator its paths have.

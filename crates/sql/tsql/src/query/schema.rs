@@ -741,10 +741,12 @@ pub(super) fn database_names(server: &Server) -> Vec<String> {
     own.chain(server.database_names()).collect()
 }
 
-/// A row of one of these views that has a value for some of its columns and NULL for all others.
-fn filled(view: &str, values: Facts) -> Vec<Value> {
+/// Rows of one of these views that have a value for some of its columns and NULL for all others.
+fn filled(view: &str, rows: impl Iterator<Item = Facts>) -> Vec<Vec<Value>> {
     let found = VIEWS.iter().find(|v| v.name == view);
-    found.map_or_else(Vec::new, |view| view.filled(values))
+    let columns = found.map_or_else(Vec::new, View::columns);
+    rows.map(|facts| super::view::filled(&columns, facts))
+        .collect()
 }
 
 /// Databases that statements can back up, and master: maintenance solutions run commands from it, if it is there. SQL
@@ -763,46 +765,44 @@ fn databases(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
             false => (3, "SIMPLE"),
         };
         let (off, on) = (Value::bit(false), Value::bit(true));
-        filled(
-            "databases",
-            vec![
-                ("physical_database_name", Value::text(name.as_str())),
-                ("name", Value::Text(name)),
-                ("database_id", Value::Int(id)),
-                ("create_date", Value::DateTime(server.started)),
-                ("compatibility_level", Value::Int(160)),
-                ("user_access", Value::Int(0)),
-                ("user_access_desc", Value::text("MULTI_USER")),
-                ("is_read_only", off.clone()),
-                ("is_auto_close_on", off.clone()),
-                ("is_auto_shrink_on", off.clone()),
-                ("state", Value::Int(state)),
-                ("state_desc", Value::text(state_desc)),
-                ("is_in_standby", off.clone()),
-                ("is_cleanly_shutdown", off.clone()),
-                ("recovery_model", Value::Int(model)),
-                ("recovery_model_desc", Value::text(model_desc)),
-                ("page_verify_option", Value::Int(2)),
-                ("page_verify_option_desc", Value::text("CHECKSUM")),
-                ("is_ansi_nulls_on", on),
-                ("is_published", off.clone()),
-                ("is_subscribed", off.clone()),
-                ("is_merge_published", off.clone()),
-                ("is_distributor", off.clone()),
-                ("is_broker_enabled", off.clone()),
-                ("is_cdc_enabled", off.clone()),
-                ("is_encrypted", off.clone()),
-                ("containment", Value::Int(0)),
-                ("containment_desc", Value::text("NONE")),
-                ("is_ledger_on", off),
-            ],
-        )
+        vec![
+            ("physical_database_name", Value::text(name.as_str())),
+            ("name", Value::Text(name)),
+            ("database_id", Value::Int(id)),
+            ("create_date", Value::DateTime(server.started)),
+            ("compatibility_level", Value::Int(160)),
+            ("user_access", Value::Int(0)),
+            ("user_access_desc", Value::text("MULTI_USER")),
+            ("is_read_only", off.clone()),
+            ("is_auto_close_on", off.clone()),
+            ("is_auto_shrink_on", off.clone()),
+            ("state", Value::Int(state)),
+            ("state_desc", Value::text(state_desc)),
+            ("is_in_standby", off.clone()),
+            ("is_cleanly_shutdown", off.clone()),
+            ("recovery_model", Value::Int(model)),
+            ("recovery_model_desc", Value::text(model_desc)),
+            ("page_verify_option", Value::Int(2)),
+            ("page_verify_option_desc", Value::text("CHECKSUM")),
+            ("is_ansi_nulls_on", on),
+            ("is_published", off.clone()),
+            ("is_subscribed", off.clone()),
+            ("is_merge_published", off.clone()),
+            ("is_distributor", off.clone()),
+            ("is_broker_enabled", off.clone()),
+            ("is_cdc_enabled", off.clone()),
+            ("is_encrypted", off.clone()),
+            ("containment", Value::Int(0)),
+            ("containment_desc", Value::text("NONE")),
+            ("is_ledger_on", off),
+        ]
     };
     let own = (1, FIRST_DATABASE.to_owned());
     let names = server.database_names().into_iter();
     let others = names.enumerate();
     let others = others.map(|(i, name)| (i as i64 + DATABASE_FIRST, name));
-    Ok(std::iter::once(own).chain(others).map(row).collect())
+    let all = std::iter::once(own).chain(others);
+    Ok(filled("databases", all.map(row)))
 }
 
 /// The same databases in an older form.
@@ -841,27 +841,24 @@ fn requests(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
         };
         let database = database_id(server, &activity.database);
         let database = database.or_else(|| database_id(server, FIRST_DATABASE));
-        filled(
-            "dm_exec_requests",
-            vec![
-                ("session_id", Value::Int(id.into())),
-                ("request_id", Value::Int(0)),
-                ("start_time", Value::DateTime(activity.start)),
-                ("status", Value::text("running")),
-                ("command", Value::text(activity.command)),
-                ("sql_handle", Value::Binary(id.to_be_bytes().into())),
-                ("database_id", database.map_or(Value::Null, Value::Int)),
-                ("blocking_session_id", Value::Int(0)),
-                ("percent_complete", Value::Float(percent as f64)),
-                ("estimated_completion_time", Value::Int(left)),
-                (
-                    "total_elapsed_time",
-                    Value::Int(elapsed.min(i64::from(i32::MAX))),
-                ),
-            ],
-        )
+        vec![
+            ("session_id", Value::Int(id.into())),
+            ("request_id", Value::Int(0)),
+            ("start_time", Value::DateTime(activity.start)),
+            ("status", Value::text("running")),
+            ("command", Value::text(activity.command)),
+            ("sql_handle", Value::Binary(id.to_be_bytes().into())),
+            ("database_id", database.map_or(Value::Null, Value::Int)),
+            ("blocking_session_id", Value::Int(0)),
+            ("percent_complete", Value::Float(percent as f64)),
+            ("estimated_completion_time", Value::Int(left)),
+            (
+                "total_elapsed_time",
+                Value::Int(elapsed.min(i64::from(i32::MAX))),
+            ),
+        ]
     };
-    Ok(activities.into_iter().map(row).collect())
+    Ok(filled("dm_exec_requests", activities.into_iter().map(row)))
 }
 
 /// Nothing of a secret.
@@ -899,34 +896,31 @@ fn certificates(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
         };
         let serial = certificate.serial.iter().map(|byte| format!("{byte:02x}"));
         let bits = certificate.public().bits() as i64;
-        filled(
-            "certificates",
-            vec![
-                ("name", Value::text(&kept.name)),
-                ("certificate_id", kept.id.map_or(Value::Null, Value::Int)),
-                ("principal_id", Value::Int(1)),
-                ("pvt_key_encryption_type", Value::text(code)),
-                ("pvt_key_encryption_type_desc", Value::text(words)),
-                ("is_active_for_begin_dialog", Value::bit(false)),
-                ("issuer_name", Value::text(&certificate.issuer)),
-                ("cert_serial_number", Value::Text(serial.collect())),
-                ("subject", Value::text(&certificate.subject)),
-                ("expiry_date", date(certificate.expiry_s)),
-                ("start_date", date(certificate.start_s)),
-                (
-                    "thumbprint",
-                    Value::Binary(certificate.thumbprint().to_vec()),
-                ),
-                (
-                    "pvt_key_last_backup_date",
-                    date_of(kept.backed_up.as_deref()),
-                ),
-                ("key_length", Value::Int(bits)),
-            ],
-        )
+        vec![
+            ("name", Value::text(&kept.name)),
+            ("certificate_id", kept.id.map_or(Value::Null, Value::Int)),
+            ("principal_id", Value::Int(1)),
+            ("pvt_key_encryption_type", Value::text(code)),
+            ("pvt_key_encryption_type_desc", Value::text(words)),
+            ("is_active_for_begin_dialog", Value::bit(false)),
+            ("issuer_name", Value::text(&certificate.issuer)),
+            ("cert_serial_number", Value::Text(serial.collect())),
+            ("subject", Value::text(&certificate.subject)),
+            ("expiry_date", date(certificate.expiry_s)),
+            ("start_date", date(certificate.start_s)),
+            (
+                "thumbprint",
+                Value::Binary(certificate.thumbprint().to_vec()),
+            ),
+            (
+                "pvt_key_last_backup_date",
+                date_of(kept.backed_up.as_deref()),
+            ),
+            ("key_length", Value::Int(bits)),
+        ]
     };
     let keys = server.keys.rows()?;
-    Ok(keys.certificates.iter().map(row).collect())
+    Ok(filled("certificates", keys.certificates.iter().map(row)))
 }
 
 /// A date as the catalog has it.
@@ -947,7 +941,7 @@ fn symmetric_keys(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
             ("algorithm_desc", Value::text("AES_256")),
         ];
         values.extend(more);
-        filled("symmetric_keys", values)
+        values
     };
     let mut rows = Vec::new();
     if let Some(master) = server.keys.rows()?.master {
@@ -962,7 +956,7 @@ fn symmetric_keys(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
     if server.keys.has_service_key() {
         rows.push(row("##MS_ServiceMasterKey##", 102, Vec::new()));
     }
-    Ok(rows)
+    Ok(filled("symmetric_keys", rows.into_iter()))
 }
 
 fn backup_devices(server: &Server) -> Result<Vec<Vec<Value>>, Message> {

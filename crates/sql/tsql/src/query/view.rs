@@ -11,7 +11,7 @@ use crate::server::Server;
 use crate::value::{Column, Type, Value};
 
 /// The values of a row that are known, by their columns' names.
-pub(super) type Facts = Vec<(&'static str, Value)>;
+pub(crate) type Facts = Vec<(&'static str, Value)>;
 
 /// The source of a view's rows.
 #[derive(Clone, Copy)]
@@ -48,31 +48,7 @@ impl std::fmt::Debug for View {
 
 impl View {
     pub fn columns(&self) -> Vec<Column> {
-        let mut all = Vec::new();
-        let mut rest = self.declared;
-        while let Some((name, after)) = rest.trim_start().split_once(' ') {
-            // A comma inside parentheses belongs to a type.
-            let mut open = 0;
-            let end = after.find(|c: char| {
-                open += i32::from(c == '(') - i32::from(c == ')');
-                c == ',' && open == 0
-            });
-            let (kind, later) = match end {
-                Some(end) => (&after[..end], &after[end + 1..]),
-                None => (after, ""),
-            };
-            let (kind_name, sizes) = kind.trim().split_once('(').unwrap_or((kind.trim(), ""));
-            let sizes: Vec<Option<u32>> = sizes
-                .trim_end_matches(')')
-                .split(',')
-                .filter(|s| !s.is_empty())
-                .map(|s| s.trim().parse().ok())
-                .collect();
-            let kind = type_of(kind_name, &sizes).unwrap_or(Type::NVarChar(None));
-            all.push(Column::new(name, kind));
-            rest = later;
-        }
-        all
+        declared_columns(self.declared)
     }
 
     /// Its rows for a database, if they are computed for one.
@@ -80,24 +56,53 @@ impl View {
         match self.rows {
             RowOrigin::OfDatabase(rows) => Some(rows(server, database)),
             RowOrigin::Facts(rows) => Some(rows(server, database).map(|all| {
-                let row = |facts| self.filled(facts);
+                let columns = self.columns();
+                let row = |facts| filled(&columns, facts);
                 all.into_iter().map(row).collect()
             })),
             RowOrigin::Catalog | RowOrigin::Made(_) => None,
         }
     }
+}
 
-    /// A row that has a value for some of the columns and NULL for all others.
-    pub(super) fn filled(&self, values: Facts) -> Vec<Value> {
-        let columns = self.columns().into_iter();
-        let mut row: Vec<(String, Value)> = columns.map(|c| (c.name, Value::Null)).collect();
-        for (name, value) in values {
-            let place = row.iter_mut().find(|(column, _)| column == name);
-            debug_assert!(place.is_some(), "{self:?} has no column {name}");
-            if let Some((_, place)) = place {
-                *place = value;
-            }
-        }
-        row.into_iter().map(|(_, value)| value).collect()
+/// The columns of `name type, …`, as documentation writes it.
+pub(crate) fn declared_columns(declared: &str) -> Vec<Column> {
+    let mut all = Vec::new();
+    let mut rest = declared;
+    while let Some((name, after)) = rest.trim_start().split_once(' ') {
+        // A comma inside parentheses belongs to a type.
+        let mut open = 0;
+        let end = after.find(|c: char| {
+            open += i32::from(c == '(') - i32::from(c == ')');
+            c == ',' && open == 0
+        });
+        let (kind, later) = match end {
+            Some(end) => (&after[..end], &after[end + 1..]),
+            None => (after, ""),
+        };
+        let (kind_name, sizes) = kind.trim().split_once('(').unwrap_or((kind.trim(), ""));
+        let sizes: Vec<Option<u32>> = sizes
+            .trim_end_matches(')')
+            .split(',')
+            .filter(|s| !s.is_empty())
+            .map(|s| s.trim().parse().ok())
+            .collect();
+        let kind = type_of(kind_name, &sizes).unwrap_or(Type::NVarChar(None));
+        all.push(Column::new(name, kind));
+        rest = later;
     }
+    all
+}
+
+/// A row that has a value for some of these columns and NULL for all others.
+pub(crate) fn filled(columns: &[Column], values: Facts) -> Vec<Value> {
+    let mut row = vec![Value::Null; columns.len()];
+    for (name, value) in values {
+        let place = columns.iter().position(|column| column.name == name);
+        debug_assert!(place.is_some(), "there is no column {name}");
+        if let Some(place) = place.and_then(|place| row.get_mut(place)) {
+            *place = value;
+        }
+    }
+    row
 }

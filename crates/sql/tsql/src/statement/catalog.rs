@@ -71,11 +71,18 @@ const fn number(name: &'static str, usual: i64) -> Parameter {
 struct Report {
     names: &'static [&'static str],
     parameters: &'static [Parameter],
-    query: &'static str,
+    answer: Answer,
+}
+
+/// The query of a procedure.
+enum Answer {
+    Query(&'static str),
+    /// Several, of which the call decides.
+    Made,
 }
 
 const TABLES: &str = "SELECT CAST(DB_NAME() AS nvarchar(128)) AS TABLE_QUALIFIER, \
-    CAST(CASE o.schema_id WHEN 1 THEN 'dbo' WHEN 3 THEN 'INFORMATION_SCHEMA' ELSE 'sys' END AS nvarchar(128)) AS TABLE_OWNER, \
+    CAST(SCHEMA_NAME(o.schema_id) AS nvarchar(128)) AS TABLE_OWNER, \
     o.name AS TABLE_NAME, CAST(CASE RTRIM(o.type) WHEN 'U' THEN 'TABLE' WHEN 'S' THEN 'SYSTEM TABLE' ELSE 'VIEW' END AS varchar(32)) AS TABLE_TYPE, \
     CAST(NULL AS varchar(254)) AS REMARKS FROM sys.all_objects o WHERE RTRIM(o.type) IN ('U', 'V', 'S')";
 
@@ -377,7 +384,7 @@ const REPORTS: &[Report] = &[
             number("@odbcver", 2),
             number("@fusepattern", 1),
         ],
-        query: "",
+        answer: Answer::Made,
     },
     Report {
         names: &[
@@ -393,7 +400,7 @@ const REPORTS: &[Report] = &[
             number("@odbcver", 2),
             number("@fusepattern", 1),
         ],
-        query: "",
+        answer: Answer::Made,
     },
     Report {
         names: &["sp_pkeys"],
@@ -402,7 +409,7 @@ const REPORTS: &[Report] = &[
             name("@table_owner"),
             database("@table_qualifier"),
         ],
-        query: PKEYS,
+        answer: Answer::Query(PKEYS),
     },
     Report {
         names: &["sp_fkeys"],
@@ -414,7 +421,7 @@ const REPORTS: &[Report] = &[
             name("@fktable_owner"),
             database("@fktable_qualifier"),
         ],
-        query: FKEYS,
+        answer: Answer::Query(FKEYS),
     },
     Report {
         names: &["sp_statistics", "sp_statistics_100"],
@@ -426,7 +433,7 @@ const REPORTS: &[Report] = &[
             name("@is_unique"),
             name("@accuracy"),
         ],
-        query: STATISTICS,
+        answer: Answer::Query(STATISTICS),
     },
     Report {
         names: &[
@@ -443,7 +450,7 @@ const REPORTS: &[Report] = &[
             name("@nullable"),
             number("@odbcver", 2),
         ],
-        query: SPECIAL,
+        answer: Answer::Query(SPECIAL),
     },
     Report {
         names: &["sp_stored_procedures"],
@@ -453,7 +460,7 @@ const REPORTS: &[Report] = &[
             database("@sp_qualifier"),
             number("@fusepattern", 1),
         ],
-        query: PROCEDURES,
+        answer: Answer::Query(PROCEDURES),
     },
     Report {
         names: &["sp_table_privileges"],
@@ -463,7 +470,7 @@ const REPORTS: &[Report] = &[
             database("@table_qualifier"),
             number("@fusepattern", 1),
         ],
-        query: TABLE_PRIVILEGES,
+        answer: Answer::Query(TABLE_PRIVILEGES),
     },
     Report {
         names: &["sp_column_privileges"],
@@ -473,7 +480,7 @@ const REPORTS: &[Report] = &[
             database("@table_qualifier"),
             name("@column_name"),
         ],
-        query: COLUMN_PRIVILEGES,
+        answer: Answer::Query(COLUMN_PRIVILEGES),
     },
     Report {
         names: &[
@@ -482,23 +489,32 @@ const REPORTS: &[Report] = &[
             "sp_datatype_info_100",
         ],
         parameters: &[number("@data_type", 0), number("@odbcver", 2)],
-        query: "",
+        answer: Answer::Made,
     },
     Report {
         names: &["sp_server_info"],
         parameters: &[number("@attribute_id", 0)],
-        query: SERVER,
+        answer: Answer::Query(SERVER),
     },
 ];
 
 /// The type of names, which are patterns as well.
 const NAME: Type = Type::nvarchar(384);
 
+/// Whether a procedure is one of these, by its name in any case.
+pub(super) fn is_known(procedure: &str) -> bool {
+    report_of(procedure).is_some()
+}
+
+fn report_of(procedure: &str) -> Option<&'static Report> {
+    let is = |name: &&str| name.eq_ignore_ascii_case(procedure);
+    REPORTS.iter().find(|report| report.names.iter().any(is))
+}
+
 /// Runs the catalog procedure that was called. Errors: 201, 8144, 8145, 15250, 15252.
 pub(super) fn answer(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
     let called = arguments.procedure.to_ascii_lowercase();
-    let report = REPORTS.iter().find(|r| r.names.contains(&called.as_str()));
-    let report = report.ok_or_else(|| message::PROCEDURE_UNKNOWN.with(&[&called]))?;
+    let report = report_of(&called).ok_or_else(|| message::PROCEDURE_UNKNOWN.with(&[&called]))?;
     let names: Vec<_> = report.parameters.iter().map(|p| p.name).collect();
     let values = arguments.values(&names)?;
     let mut variables = BTreeMap::new();
@@ -523,9 +539,9 @@ pub(super) fn answer(session: &mut Session, arguments: &Arguments, out: &mut Out
     if called == "sp_fkeys" && !is_given("@pktable_name") && !is_given("@fktable_name") {
         return Err(message::FKEYS_OF_NOTHING.plain().into());
     }
-    let text = match report.query {
-        "" => made(session, &called, &variables)?,
-        query => query.to_owned(),
+    let text = match report.answer {
+        Answer::Query(query) => query.to_owned(),
+        Answer::Made => made(session, &called, &variables)?,
     };
     show(session, text, variables, out)
 }

@@ -10,7 +10,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::arguments::{Arguments, parameters_of};
-use crate::convert::type_of;
 use crate::flow::{Flow, Out, Variable};
 use crate::message::{self, Message};
 use crate::query::{self, QueryContext};
@@ -51,28 +50,12 @@ const PARAMETERS: &str = "parameter_ordinal int, name nvarchar(128), suggested_s
     formal_parameter_name nvarchar(128), suggested_tds_type_id int, suggested_tds_length int";
 
 /// Sends rows of which some columns are known; the others are NULL.
-fn send(columns: &str, rows: Vec<Vec<(&str, Value)>>, out: &mut Out) -> Flow {
-    let mut all = Vec::new();
-    for one in columns.split(", ") {
-        let (name, kind) = one.split_once(' ').unwrap_or((one, "int"));
-        let (word, size) = kind.split_once('(').unwrap_or((kind, ""));
-        let sizes: Vec<Option<u32>> = match size.trim_end_matches(')') {
-            "" => Vec::new(),
-            size => vec![size.parse().ok()],
-        };
-        all.push(Column::new(
-            name,
-            type_of(word, &sizes).unwrap_or(Type::Int),
-        ));
-    }
-    out.sink.columns(&all)?;
+fn send(declared: &str, rows: Vec<Vec<(&'static str, Value)>>, out: &mut Out) -> Flow {
+    let columns = query::declared_columns(declared);
+    out.sink.columns(&columns)?;
     let count = rows.len() as u64;
     for row in rows {
-        let value = |column: &Column| {
-            let found = row.iter().find(|(name, _)| *name == column.name);
-            found.map_or(Value::Null, |(_, value)| value.clone())
-        };
-        out.sink.row(&all.iter().map(value).collect::<Vec<_>>())?;
+        out.sink.row(&query::filled(&columns, row))?;
     }
     Ok(out.done(Command::Execute, Some(count))?)
 }
@@ -279,7 +262,7 @@ fn hoisted(
 
 fn collation(kind: Type) -> Value {
     match kind.is_text() {
-        true => Value::text("SQL_Latin1_General_CP1_CI_AS"),
+        true => Value::text(query::SERVER_COLLATION),
         false => Value::Null,
     }
 }

@@ -35,30 +35,12 @@ type Procedure = (&'static str, Run);
 /// The procedure that runs a batch: its return status is the number of the batch's last error.
 const EXECUTE_SQL: &str = "sp_executesql";
 
+/// Each of `catalog.rs`, which knows their names.
+const CATALOG: Procedure = ("", catalog::answer);
+
 /// Procedures of the databases `master` and `msdb`, in the schemas `dbo` and `sys`, which every database sees.
 const PROCEDURES: &[Procedure] = &[
     ("sp_addumpdevice", sp_addumpdevice),
-    ("sp_column_privileges", catalog::answer),
-    ("sp_columns", catalog::answer),
-    ("sp_columns_100", catalog::answer),
-    ("sp_columns_90", catalog::answer),
-    ("sp_datatype_info", catalog::answer),
-    ("sp_datatype_info_100", catalog::answer),
-    ("sp_datatype_info_90", catalog::answer),
-    ("sp_fkeys", catalog::answer),
-    ("sp_pkeys", catalog::answer),
-    ("sp_server_info", catalog::answer),
-    ("sp_special_columns", catalog::answer),
-    ("sp_special_columns_100", catalog::answer),
-    ("sp_special_columns_90", catalog::answer),
-    ("sp_sproc_columns", catalog::answer),
-    ("sp_sproc_columns_100", catalog::answer),
-    ("sp_sproc_columns_90", catalog::answer),
-    ("sp_statistics", catalog::answer),
-    ("sp_statistics_100", catalog::answer),
-    ("sp_stored_procedures", catalog::answer),
-    ("sp_table_privileges", catalog::answer),
-    ("sp_tables", catalog::answer),
     ("sp_configure", configure::sp_configure),
     ("sp_delete_backuphistory", sp_delete_backuphistory),
     (
@@ -288,9 +270,10 @@ fn find(name: &[String]) -> Option<&'static Procedure> {
     if before.next().is_some() || !is(schema, &["dbo", "sys"]) {
         return None;
     }
-    PROCEDURES
+    let own = PROCEDURES
         .iter()
-        .find(|(n, _)| n.eq_ignore_ascii_case(last))
+        .find(|(n, _)| n.eq_ignore_ascii_case(last));
+    own.or_else(|| catalog::is_known(last).then_some(&CATALOG))
 }
 
 fn text(value: &Value) -> String {

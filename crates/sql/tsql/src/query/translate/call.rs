@@ -24,7 +24,7 @@ use super::state::{Markup, Translator, TypedSql, direction, folded, not_here};
 use super::tables;
 use crate::convert::{PRECISION_MAX, convert};
 use crate::message::{self, Message};
-use crate::query::collation::Collation;
+use crate::query::collation::{self, Collation};
 use crate::query::known::{PRODUCT_VERSION, version};
 use crate::query::moment::DatePart;
 use crate::query::number::{average, sum, wider};
@@ -1136,7 +1136,7 @@ fn server_property(server: &Server, property: &str) -> (Type, Value) {
         // Enterprise's number: the edition excludes nothing of the backup language.
         "ENGINEEDITION" => (Type::Int, Value::Int(3)),
         "ISCLUSTERED" | "ISHADRENABLED" | "ISSINGLEUSER" => (Type::Int, Value::Int(0)),
-        "COLLATION" => text("SQL_Latin1_General_CP1_CI_AS"),
+        "COLLATION" => text(collation::SERVER),
         "INSTANCEDEFAULTBACKUPPATH" => text(&server.setup.backup_directory.display().to_string()),
         "LONGSHOREVERSION" => text(&version()),
         _ => (NAME, Value::Null),

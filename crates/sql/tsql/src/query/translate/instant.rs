@@ -130,10 +130,8 @@ impl Translator<'_> {
         let kind = at.kind();
         let is_whole = kind.is_moment() && !matches!(kind, Type::Date | Type::Time(_));
         if !is_whole {
-            let name = kind.to_string();
-            let name = name.split('(').next().unwrap_or_default();
             return Err(message::ARGUMENT_TYPE.with(&[
-                &name as &dyn std::fmt::Display,
+                &kind.bare_name() as &dyn std::fmt::Display,
                 &1,
                 &"AT TIME ZONE",
             ]));

@@ -10,9 +10,10 @@ use sqlparser::ast::Expr;
 use super::state::{Translator, TypedSql};
 use crate::flow::SYSTEM_DATABASES;
 use crate::message::Message;
+use crate::query::collation;
 use crate::query::context::QueryContext;
 use crate::query::datatypes::SYSTEM_TYPES;
-use crate::query::objects::facts;
+use crate::query::objects::{SCHEMAS, facts};
 use crate::query::plan::{UsedRows, UsedTable};
 use crate::query::schema::{database_id, database_names};
 use crate::query::texts::parts as name_parts;
@@ -43,7 +44,7 @@ fn database_property(context: &QueryContext, name: &str, property: &str) -> Valu
         }),
         "UPDATEABILITY" => Value::text("READ_WRITE"),
         "USERACCESS" => Value::text("MULTI_USER"),
-        "COLLATION" => Value::text("SQL_Latin1_General_CP1_CI_AS"),
+        "COLLATION" => Value::text(collation::SERVER),
         "ISINSTANDBY" | "ISAUTOCLOSE" | "ISAUTOSHRINK" => Value::Int(0),
         _ => Value::Null,
     }
@@ -64,9 +65,6 @@ fn object_property(o: &StoredObject, property: &str) -> Value {
         _ => Value::Null,
     }
 }
-
-/// The schemas of every database.
-const SCHEMAS: [(i64, &str); 3] = [(1, DBO), (3, "INFORMATION_SCHEMA"), (4, "sys")];
 
 impl Translator<'_> {
     /// COL_LENGTH: the bytes of a column, or NULL.

@@ -435,7 +435,7 @@ impl Parser<'_> {
         let usual = [
             "database_default",
             "catalog_default",
-            "SQL_Latin1_General_CP1_CI_AS",
+            crate::query::SERVER_COLLATION,
         ];
         match usual.iter().any(|u| u.eq_ignore_ascii_case(&name)) {
             true => Ok(()),
