@@ -305,7 +305,7 @@ fn names_of_callers_are_values_and_other_databases_are_refused() {
         }
     }
     assert_eq!(value(&mut session, "SELECT COUNT(*) FROM dbo.ledger"), "1");
-    let odd = "EXEC sp_columns 'od]d '' table', @fUsePattern = 0";
+    let odd = "EXEC sp_columns_100 'od]d '' table', @fUsePattern = 0";
     assert_eq!(
         columns(&mut session, odd, &["COLUMN_NAME"]),
         ["a]b", "ledger"]
@@ -322,6 +322,21 @@ fn names_of_callers_are_values_and_other_databases_are_refused() {
     run(&mut session, "USE master");
     assert_eq!(columns(&mut session, there, &["COLUMN_NAME"]), ["id"]);
     assert_eq!(numbers(&run(&mut session, "EXEC sp_columns")), [201]);
+    // The fifth parameter is the client's version; that of the newer procedures is another one.
+    for (call, radix) in [
+        ("EXEC sp_columns 'ledger', NULL, NULL, 'ratio', 3", "2"),
+        ("EXEC sp_columns 'ledger', NULL, NULL, 'ratio', 2", "10"),
+        (
+            "EXEC sp_columns_100 'ledger', NULL, NULL, 'ratio', 0, 3",
+            "2",
+        ),
+    ] {
+        assert_eq!(columns(&mut session, call, &["RADIX"]), [radix], "{call}");
+    }
+    assert_eq!(
+        numbers(&run(&mut session, "EXEC sp_columns 'a', @fusepattern = 1")),
+        [8145]
+    );
     assert_eq!(
         numbers(&run(&mut session, "EXEC sp_columns 'a', @nonsense = 1")),
         [8145]
@@ -370,6 +385,12 @@ fn a_batch_is_described_and_does_not_run() {
         let call = format!("EXEC sp_describe_first_result_set N'{batch}'");
         assert_eq!(numbers(&run(&mut session, &call)), [50002], "{batch}");
     }
+    let inner = "EXEC sp_describe_first_result_set N'IF 1 = 0 DECLARE @a int ELSE BEGIN TRY DECLARE @b bigint END TRY BEGIN CATCH \
+                 WHILE 1 = 0 DECLARE @c float END CATCH; SELECT @a AS a, @b AS b, @c AS c'";
+    assert_eq!(
+        columns(&mut session, inner, &["name", "system_type_name"]),
+        ["a int", "b bigint", "c float"]
+    );
     let first = "EXEC sp_describe_first_result_set N'DECLARE @n int; SELECT @n = 1; IF @n = 1 SELECT id FROM dbo.ledger ELSE \
                  SELECT id FROM dbo.ledger WHERE 1 = 0; SELECT name FROM dbo.ledger'";
     let untold = [

@@ -371,10 +371,21 @@ const REPORTS: &[Report] = &[
             name("@table_type"),
             number("@fusepattern", 1),
         ],
-        query: "",
+        answer: Answer::Made,
     },
     Report {
-        names: &["sp_columns", "sp_columns_90", "sp_columns_100"],
+        names: &["sp_columns"],
+        parameters: &[
+            needed("@table_name"),
+            name("@table_owner"),
+            database("@table_qualifier"),
+            name("@column_name"),
+            number("@odbcver", 2),
+        ],
+        answer: Answer::Made,
+    },
+    Report {
+        names: &["sp_columns_90", "sp_columns_100"],
         parameters: &[
             needed("@table_name"),
             name("@table_owner"),
@@ -570,6 +581,10 @@ fn made(
     };
     match called {
         "sp_tables" => tables(session, variables),
+        // Its names are always patterns.
+        "sp_columns" => {
+            Ok(worded(COLUMNS_HEAD, "", COLUMNS_TAIL).replace("@fusepattern = 1", "1 = 1"))
+        }
         called if called.starts_with("sp_columns") => {
             Ok(worded(COLUMNS_HEAD, COLUMNS_NEWER, COLUMNS_TAIL))
         }
