@@ -633,13 +633,13 @@ impl Session {
             Statement::Block(all) => self.statements(all, out),
             Statement::Try { body, catch } => self.try_catch(body, catch, out),
             Statement::Transaction(what) => {
-                self.transaction(*what)?;
-                Ok(out.done(Command::Other, None)?)
+                let said = self.transaction(*what)?;
+                told_and_done(said, out)
             }
             Statement::NamedTransaction(what, name) => {
                 let name = self.name_of(name)?;
-                self.named_transaction(*what, &name)?;
-                Ok(out.done(Command::Other, None)?)
+                let said = self.named_transaction(*what, &name)?;
+                told_and_done(said, out)
             }
             Statement::Break => Err(Stop::Break),
             Statement::Continue => Err(Stop::Continue),
@@ -857,8 +857,9 @@ impl Session {
         convert_from(&found.value, found.kind, to)
     }
 
-    /// Errors: 3902, 3903.
-    fn transaction(&mut self, what: Transaction) -> Result<(), Message> {
+    /// Begins or ends a transaction, and says which rows ROLLBACK has not brought back. Errors: 3902, 3903.
+    fn transaction(&mut self, what: Transaction) -> Result<Vec<Message>, Message> {
+        let mut said = Vec::new();
         self.transactions = match (what, self.transactions) {
             (Transaction::Begin, open) => open.saturating_add(1),
             (Transaction::Commit, 1..) if self.doomed => {
@@ -868,7 +869,7 @@ impl Session {
             (Transaction::Rollback, 0) => return Err(message::NOTHING_TO_ROLL_BACK.plain()),
             (Transaction::Commit, open) => open - 1,
             (Transaction::Rollback, _) => {
-                self.undo();
+                said = self.undo();
                 0
             }
             (Transaction::Save, open) => open,
@@ -878,23 +879,27 @@ impl Session {
             self.transaction_name = None;
             self.tables.forget_changes();
         }
-        Ok(())
+        Ok(said)
     }
 
     /// The same with a name, whose case counts: ROLLBACK names the outermost transaction or a savepoint.
     ///
     /// Errors: 628, 3903, 3931, 6401, and those of the catalog.
-    fn named_transaction(&mut self, what: Transaction, name: &str) -> Result<(), Message> {
+    fn named_transaction(
+        &mut self,
+        what: Transaction,
+        name: &str,
+    ) -> Result<Vec<Message>, Message> {
         match (what, self.transactions) {
             (Transaction::Begin, open) => {
                 self.transaction(what)?;
                 if open == 0 {
                     self.transaction_name = Some(name.to_owned());
                 }
-                Ok(())
+                Ok(Vec::new())
             }
             (Transaction::Save, 0) => Err(message::NOTHING_TO_SAVE.plain()),
-            (Transaction::Save, _) => self.tables.save(name),
+            (Transaction::Save, _) => self.tables.save(name).map(|()| Vec::new()),
             (Transaction::Rollback, 0) => Err(message::NOTHING_TO_ROLL_BACK.plain()),
             (Transaction::Rollback, _) if self.transaction_name.as_deref() == Some(name) => {
                 self.transaction(what)
@@ -952,6 +957,14 @@ impl Session {
     pub(crate) fn value_of(&self, operand: &Operand) -> Result<Value, Message> {
         query::value_of(&self.query_context(), operand)
     }
+}
+
+/// The end of a statement that has something to say.
+fn told_and_done(said: Vec<Message>, out: &mut Out) -> Flow {
+    for message in said {
+        out.say(message)?;
+    }
+    Ok(out.done(Command::Other, None)?)
 }
 
 /// Statements that leave `@@ERROR` unchanged: IF, loops, blocks and calls keep the value of the last statement inside,

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use longshore_catalog::RowChanges;
 use longshore_crypt::KeyId;
 use longshore_pipeline::RunContext;
 
@@ -22,11 +23,15 @@ use crate::message::{self, Message};
 use crate::query::{
     self, BatchPlace, FunctionCall, FunctionCode, QueryContext, Reader, SqliteCache,
 };
+use crate::server::objects::{LoadedRows, StoredObject, digest, encoded};
 use crate::server::{Activity, OpenMaster, Server, SessionNumber};
 use crate::syntax::{Fragment, Name, Routine};
 use crate::tables::{Change, Changes, SessionTables, TableId, TableRow};
 use crate::value::{Type, Value};
 use crate::variables::Variables;
+
+/// How often ROLLBACK reads a table again that other sessions change meanwhile.
+const TRIES_MAX: usize = 1000;
 
 /// The most bytes that parsed statements take, for each byte of their text: the shortest statements are the worst
 /// (`tests/memory.rs` measures it).
@@ -388,28 +393,75 @@ impl Session {
         before: Vec<(i64, Option<TableRow>)>,
         version: Option<i64>,
     ) -> Result<bool, Message> {
-        match table {
+        let id = match table {
             TableId::Variable(id) | TableId::Temporary(id) => {
                 let applied = self.tables.apply(id, Change::back_to(before));
-                applied.map(|_| true)
+                return applied.map(|_| true);
             }
-            TableId::Stored(id) => self.server.kept.put_back(id, before, version),
+            TableId::Stored(id) => id,
+        };
+        let kept = RowChanges {
+            version,
+            ..kept_back(before)
+        };
+        let is_done = self.server.kept.put_rows(id, &kept)?;
+        if is_done && let Some(object) = self.server.kept.object_of(id) {
+            self.leave_rows(&object, &kept);
         }
+        Ok(is_done)
     }
 
-    /// Puts the rows back that the open transaction has changed. A failure is logged: the transaction is over.
-    pub(crate) fn undo(&mut self) {
+    /// Keeps what rows of a table that stays are before the open transaction changes them. Errors: too many of them.
+    pub(crate) fn remember(
+        &mut self,
+        object: &StoredObject,
+        before: &[(i64, Option<TableRow>)],
+    ) -> Result<Vec<i64>, Message> {
+        let id = object.object.id;
+        for (number, row) in before {
+            let (Some(shape), Some(left)) = (&object.table, self.tables.left(id, *number)) else {
+                continue;
+            };
+            if left != row.as_ref().map(|row| digest(shape, &encoded(row))) {
+                self.tables
+                    .rebase(TableId::Stored(id), *number, row.as_ref());
+            }
+        }
+        self.tables.remember(TableId::Stored(id), before.to_vec())
+    }
+
+    /// The open transaction, if there is one, knows how it has left rows of a table that stays.
+    pub(crate) fn leave_rows(&mut self, object: &StoredObject, kept: &RowChanges) {
+        let Some(shape) = object.table.as_ref().filter(|_| self.transactions > 0) else {
+            return;
+        };
+        let put = kept.put.iter();
+        let put = put.map(|(number, row)| (*number, Some(digest(shape, row))));
+        let removed = kept.removed.iter().map(|number| (*number, None));
+        self.tables.leave(object.object.id, removed.chain(put));
+    }
+
+    /// Puts the rows back that the open transaction has changed, and says which others have changed since. A failure is logged:
+    /// the transaction is over.
+    pub(crate) fn undo(&mut self) -> Vec<Message> {
         let changes = self.tables.take_changes();
-        if let Err(refused) = undone(self, &changes) {
+        let done = undone(self, &changes);
+        self.tables.forget_changes();
+        let said = done.unwrap_or_else(|refused| {
             let text = format!("rows of tables were not rolled back: {}", refused.text);
             self.server.write_log("Server", &text);
+            Vec::new()
+        });
+        for message in &said {
+            self.server.write_log("Server", &message.text);
         }
+        said
     }
 
     /// Puts the rows back that were changed after a savepoint. After a failure the transaction still knows what they were.
     ///
     /// Errors: 6401; the catalog cannot be written.
-    pub(crate) fn undo_to(&mut self, savepoint: &str) -> Result<(), Message> {
+    pub(crate) fn undo_to(&mut self, savepoint: &str) -> Result<Vec<Message>, Message> {
         let changes = self.tables.changes_since(savepoint);
         let changes = changes.ok_or_else(|| message::NO_SAVEPOINT.with(&[&savepoint]))?;
         let done = undone(self, &changes);
@@ -420,19 +472,77 @@ impl Session {
     }
 }
 
-/// Puts rows back, those of each table that takes them. Errors: the catalog cannot be written.
-fn undone(session: &mut Session, changes: &Changes) -> Result<(), Message> {
+fn kept_back(before: Vec<(i64, Option<TableRow>)>) -> RowChanges {
+    let change = Change::back_to(before);
+    let put = change.put.iter();
+    RowChanges {
+        put: put.map(|(number, row)| (*number, encoded(row))).collect(),
+        removed: change.removed,
+        ..RowChanges::default()
+    }
+}
+
+/// Puts rows back, those of each table that takes them, and says which stay. Errors: the catalog cannot be read or written.
+fn undone(session: &mut Session, changes: &Changes) -> Result<Vec<Message>, Message> {
     let mut tables: BTreeMap<TableId, Vec<(i64, Option<TableRow>)>> = BTreeMap::new();
     for ((table, number), row) in changes {
         let before = tables.entry(*table).or_default();
         before.push((*number, row.clone()));
     }
+    let mut said = Vec::new();
     let mut all = Ok(());
     for (table, before) in tables {
-        let done = session.put_back(table, before, None).map(drop);
-        all = all.and(done);
+        let done = match table {
+            TableId::Stored(id) => stored_undone(session, id, &before),
+            own => session.put_back(own, before, None).map(|_| None),
+        };
+        match done {
+            Ok(message) => said.extend(message),
+            Err(refused) => all = all.and(Err(refused)),
+        }
     }
-    all
+    all.map(|()| said)
+}
+
+/// The same for a table that other sessions change, too: a row that another one has changed since stays, and so does one whose
+/// key another one has taken.
+fn stored_undone(
+    session: &mut Session,
+    id: i64,
+    before: &[(i64, Option<TableRow>)],
+) -> Result<Option<Message>, Message> {
+    let server = session.server.clone();
+    for _ in 0..TRIES_MAX {
+        let object = server.kept.object_of(id);
+        let Some((object, shape)) = object.and_then(|o| Some((o.clone(), o.table.clone()?))) else {
+            return Ok(None);
+        };
+        let LoadedRows { version, mut rows } = server.kept.rows(&object)?;
+        let is_own = |(number, _): &&(i64, Option<TableRow>)| {
+            let now = rows.get(*number);
+            let now = now.map(|row| digest(&shape, &encoded(row)));
+            session.tables.left(id, *number) == Some(now)
+        };
+        let mut own: Vec<_> = before.iter().filter(is_own).cloned().collect();
+        let name = &object.object.name;
+        let whole = rows.apply(&shape, Change::back_to(own.clone()), name);
+        if whole.is_err() {
+            own.retain(|one| {
+                let one = Change::back_to(vec![one.clone()]);
+                rows.apply(&shape, one, name).is_ok()
+            });
+        }
+        let others = before.len() - own.len();
+        if own.is_empty() || session.put_back(TableId::Stored(id), own, Some(version))? {
+            let text = format!(
+                "another session has changed {others} of the rows of {}.dbo.{name} that this transaction had changed: they are not rolled back",
+                object.object.database
+            );
+            return Ok((others > 0).then(|| message::DETAIL.with(&[&text])));
+        }
+    }
+    let text = "other sessions change a table so often that its rows cannot be rolled back";
+    Err(message::OWN.with(&[&text]))
 }
 
 impl Drop for Session {

@@ -30,8 +30,8 @@ pub type Changes = BTreeMap<(TableId, i64), Option<TableRow>>;
 
 /// The most savepoints of a transaction.
 const SAVEPOINTS_MAX: usize = 1000;
-/// The most rows that one transaction changes.
-const UNDO_MAX: usize = 1_000_000;
+/// The memory of a row that a transaction has changed, without its values.
+const CHANGED_BYTES: usize = 128;
 
 /// A column as a statement declares it.
 #[derive(Debug, Clone, PartialEq)]
@@ -437,7 +437,14 @@ fn duplicate(key: &TableKey, row: &TableRow, table: &str) -> Message {
 }
 
 fn changes_bytes(changes: &Changes) -> usize {
-    changes.values().flatten().map(row_bytes).sum()
+    changes
+        .values()
+        .map(|row| changed_bytes(row.as_ref()))
+        .sum()
+}
+
+fn changed_bytes(row: Option<&TableRow>) -> usize {
+    CHANGED_BYTES + row.map_or(0, row_bytes)
 }
 
 /// A table as statements name it.
@@ -480,6 +487,8 @@ pub struct SessionTables {
     undo_bytes: usize,
     /// The savepoints of the open transaction, each with what rows were when it was set.
     saved: Vec<(String, Changes)>,
+    /// Digests of rows that stay, by table and number, as the open transaction has left them; `None`: it has removed them.
+    left: BTreeMap<(i64, i64), Option<u64>>,
 }
 
 impl SessionTables {
@@ -664,21 +673,18 @@ impl SessionTables {
         table: TableId,
         before: Vec<(i64, Option<TableRow>)>,
     ) -> Result<Vec<i64>, Message> {
-        let earlier = self.saved.iter().map(|(_, changes)| changes.len());
-        let mut count = earlier.sum::<usize>() + self.undo.len();
         let changes = self.saved.last_mut().map_or(&mut self.undo, |(_, c)| c);
         let mut new = Vec::new();
         for (number, row) in before {
             if changes.contains_key(&(table, number)) {
                 continue;
             }
-            let bytes = row.as_ref().map_or(0, row_bytes);
-            if count >= UNDO_MAX || self.bytes + self.undo_bytes + bytes > VALUES_MAX {
+            let bytes = changed_bytes(row.as_ref());
+            if self.bytes + self.undo_bytes + bytes > VALUES_MAX {
                 self.forget_rows(table, &new);
                 return Err(too_much());
             }
             self.undo_bytes += bytes;
-            count += 1;
             changes.insert((table, number), row);
             new.push(number);
         }
@@ -693,11 +699,37 @@ impl SessionTables {
     pub fn forget_rows(&mut self, table: TableId, new: &[i64]) {
         let changes = self.saved.last_mut().map_or(&mut self.undo, |(_, c)| c);
         for number in new {
-            let row = changes.remove(&(table, *number)).flatten();
-            self.undo_bytes -= row.as_ref().map_or(0, row_bytes);
+            if let Some(row) = changes.remove(&(table, *number)) {
+                self.undo_bytes -= changed_bytes(row.as_ref());
+            }
         }
         // Shrinking always succeeds.
         let _fits = self.claim.resize(self.held());
+    }
+
+    /// Knows from now on how the open transaction has left rows of a table that stays.
+    pub fn leave(&mut self, table: i64, rows: impl Iterator<Item = (i64, Option<u64>)>) {
+        let rows = rows.map(|(number, row)| ((table, number), row));
+        self.left.extend(rows);
+    }
+
+    /// How the open transaction has left a row: another session has changed it since where it is not so now.
+    ///
+    /// `None`: this transaction has not changed it.
+    pub fn left(&self, table: i64, number: i64) -> Option<Option<u64>> {
+        self.left.get(&(table, number)).copied()
+    }
+
+    /// The open transaction brings a row back to this at most: another session has changed it meanwhile.
+    pub fn rebase(&mut self, table: TableId, number: i64, row: Option<&TableRow>) {
+        let saved = self.saved.iter_mut().map(|(_, changes)| changes);
+        for changes in saved.chain([&mut self.undo]) {
+            if let Some(before) = changes.get_mut(&(table, number)) {
+                self.undo_bytes += changed_bytes(row);
+                self.undo_bytes -= changed_bytes(before.as_ref());
+                *before = row.cloned();
+            }
+        }
     }
 
     /// Sets a savepoint. Errors: too many of them.
@@ -734,8 +766,9 @@ impl SessionTables {
         let _fits = self.claim.resize(self.held());
     }
 
-    /// The transaction ended well.
+    /// The transaction is over.
     pub fn forget_changes(&mut self) {
+        self.left.clear();
         self.undo.clear();
         self.saved.clear();
         self.undo_bytes = 0;

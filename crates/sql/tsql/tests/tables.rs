@@ -8,6 +8,14 @@ mod common;
 use common::{Stage, login, numbers, rows, run, said, value};
 use longshore_tsql::{Column, DoneEvent, Message, ReceiverGone, Session, Sink, Value};
 
+/// A script about the table `t`, which is called so.
+fn named(script: &str, table: &str) -> String {
+    let is_t = |word: &&str| *word == "t";
+    let words = script.split(' ');
+    let words = words.map(|word| if is_t(&word) { table } else { word });
+    words.collect::<Vec<_>>().join(" ")
+}
+
 /// The rows of the last query, each with `|` between its values.
 fn lines(session: &mut Session, script: &str) -> Vec<String> {
     let record = run(session, script);
@@ -473,6 +481,45 @@ fn a_change_taken_back_overwrites_no_other_change() {
         is_counted.store(true, order);
     });
     assert_eq!(value(&mut other, "SELECT n FROM ##counted"), "400");
+}
+
+/// Goal: ROLLBACK brings back no row that another session has changed since, and none whose key it has taken, and says so.
+#[test]
+fn rollback_overwrites_nothing_that_other_sessions_have_committed_since() {
+    let stage = Stage::new();
+    let server = stage.server();
+    let mut first = Session::new(server.clone(), login());
+    let mut other = Session::new(server, login());
+    for table in ["dbo.both", "##both"] {
+        let left = format!("SELECT * FROM {table} ORDER BY id");
+        let stay = |count: usize, done: &[String]| {
+            assert_eq!(done.len(), 1, "{done:?}");
+            let begin = format!("50005 another session has changed {count} of the rows of ");
+            assert!(done[0].starts_with(&begin), "{done:?}");
+        };
+        let made = "CREATE TABLE t (id int PRIMARY KEY, n int, m float); INSERT t VALUES (1, 0, 0.5), (2, 0, 0), (3, 0, 0);
+                    BEGIN TRAN; UPDATE t SET n = 1; DELETE t WHERE id = 3";
+        assert_eq!(said(&run(&mut first, &named(made, table))), [""; 0]);
+        let changed = "UPDATE t SET m = 7 WHERE id = 1; INSERT t VALUES (3, 9, 9)";
+        assert_eq!(said(&run(&mut other, &named(changed, table))), [""; 0]);
+        stay(2, &said(&run(&mut first, "ROLLBACK")));
+        assert_eq!(lines(&mut other, &left), ["1|1|7", "2|0|0", "3|9|9"]);
+        let again =
+            "BEGIN TRAN; UPDATE t SET n = 4 WHERE id = 2; SAVE TRAN point; UPDATE t SET n = 5";
+        assert_eq!(said(&run(&mut first, &named(again, table))), [""; 0]);
+        run(&mut other, &named("UPDATE t SET m = 8 WHERE id = 1", table));
+        stay(1, &said(&run(&mut first, "ROLLBACK TRAN point")));
+        assert_eq!(lines(&mut other, &left), ["1|5|8", "2|4|0", "3|9|9"]);
+        assert_eq!(said(&run(&mut first, "ROLLBACK")), [""; 0]);
+        assert_eq!(lines(&mut other, &left), ["1|5|8", "2|0|0", "3|9|9"]);
+        // A row goes back no further than to what another session has made of it.
+        let between = "BEGIN TRAN; UPDATE t SET n = 1 WHERE id = 2; SAVE TRAN point; UPDATE t SET n = 2 WHERE id = 2";
+        run(&mut first, &named(between, table));
+        run(&mut other, &named("UPDATE t SET m = 6 WHERE id = 2", table));
+        run(&mut first, &named("UPDATE t SET n = 3 WHERE id = 2", table));
+        assert_eq!(said(&run(&mut first, "ROLLBACK")), [""; 0]);
+        assert_eq!(lines(&mut other, &left), ["1|5|8", "2|2|6", "3|9|9"]);
+    }
 }
 
 /// Goal: an OUTPUT that fails has changed nothing, not even for a moment: no other session ever sees it.

@@ -7,6 +7,7 @@
 //! Leaves to others: keeping them (`stored.rs`).
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use longshore_catalog::{CatalogObject, RowChanges, StoredRows};
@@ -120,6 +121,14 @@ pub(crate) fn encoded(row: &TableRow) -> String {
         other => Json::from(other.to_string()),
     };
     Json::Array(row.iter().map(value).collect()).to_string()
+}
+
+/// A number for a row as it is kept, which another row hardly has.
+pub(crate) fn digest(shape: &TableShape, text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    // As it will be read: that may be written in another way.
+    encoded(&decoded(shape, text)).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The row that a text keeps; a column that it lacks is NULL, and so is a value that is none of the column's type.

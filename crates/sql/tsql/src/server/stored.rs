@@ -14,11 +14,11 @@ use longshore_catalog::{CatalogObject, RowChanges, StoredRows};
 
 use super::objects::{
     DEFINITION_MAX, FIRST_ID, LoadedRows, OBJECTS_BYTES_MAX, OBJECTS_MAX, StoredObject, VOLATILE,
-    VOLATILE_FIRST, decoded, encoded, is_shared, is_volatile,
+    VOLATILE_FIRST, decoded, is_shared, is_volatile,
 };
 use super::persistent::PersistentState;
 use crate::message::{self, Message};
-use crate::tables::{Change, TableRow, TableRows};
+use crate::tables::TableRows;
 
 fn too_many(what: &str) -> Message {
     message::OWN.with(&[&what])
@@ -193,32 +193,11 @@ impl PersistentState {
         self.put_rows(id, changes)
     }
 
-    fn put_rows(&self, id: i64, changes: &RowChanges) -> Result<bool, Message> {
+    /// The same where there was room before.
+    pub(crate) fn put_rows(&self, id: i64, changes: &RowChanges) -> Result<bool, Message> {
         match self.is_in_memory(id) {
             false => self.change(true, |catalog| catalog.change_rows(id, changes)),
             true => Ok(self.kept.lock().memory.change(id, changes)),
         }
-    }
-
-    /// Puts rows back that a statement or a transaction has changed, of any version or of this one; `false`: it is another.
-    /// They had room before.
-    pub(crate) fn put_back(
-        &self,
-        id: i64,
-        before: Vec<(i64, Option<TableRow>)>,
-        version: Option<i64>,
-    ) -> Result<bool, Message> {
-        let change = Change::back_to(before);
-        let kept = RowChanges {
-            version,
-            removed: change.removed,
-            put: change
-                .put
-                .iter()
-                .map(|(n, row)| (*n, encoded(row)))
-                .collect(),
-            ..RowChanges::default()
-        };
-        self.put_rows(id, &kept)
     }
 }

@@ -712,7 +712,7 @@ fn change_stored<'a>(
     let before = rows.apply(&target.shape, change, &target.short())?;
     done.told = told(session, target, output, (&before, &put))?;
     if session.transactions > 0 {
-        done.new = session.tables.remember(target.id, before.clone())?;
+        done.new = session.remember(object, &before)?;
     }
     let kept = RowChanges {
         version: Some(loaded.version),
@@ -722,9 +722,10 @@ fn change_stored<'a>(
         put: put.iter().map(|(n, row)| (*n, encoded(row))).collect(),
     };
     let is_made = server.kept.change_rows(object.object.id, &kept);
-    if !matches!(is_made, Ok(true)) {
+    match is_made {
+        Ok(true) => session.leave_rows(object, &kept),
         // A number that another session has taken meanwhile is that session's row: ROLLBACK may not remove it.
-        session.tables.forget_rows(target.id, &done.new);
+        _ => session.tables.forget_rows(target.id, &done.new),
     }
     done.version = Some(loaded.version + 1);
     if done.told.is_some() {
