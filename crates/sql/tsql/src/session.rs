@@ -312,6 +312,7 @@ impl Session {
             tables: &self.tables,
             made: &[],
             tracks_rows: false,
+            describes: false,
             place: self.place,
             cancel: &self.cancel,
             sqlite_cache: &self.sqlite,

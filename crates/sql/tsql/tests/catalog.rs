@@ -322,6 +322,7 @@ fn names_of_callers_are_values_and_other_databases_are_refused() {
     run(&mut session, "USE master");
     assert_eq!(columns(&mut session, there, &["COLUMN_NAME"]), ["id"]);
     assert_eq!(numbers(&run(&mut session, "EXEC sp_columns")), [201]);
+    run(&mut session, "USE shop");
     // The fifth parameter is the client's version; that of the newer procedures is another one.
     for (call, radix) in [
         ("EXEC sp_columns 'ledger', NULL, NULL, 'ratio', 3", "2"),
@@ -347,6 +348,69 @@ fn names_of_callers_are_values_and_other_databases_are_refused() {
     run(&mut other, "USE tempdb");
     let seen = columns(&mut other, "EXEC sp_columns '%'", &["COLUMN_NAME"]);
     assert!(!seen.contains(&"secret".to_owned()), "{seen:?}");
+}
+
+/// Goal: what tells columns tells those of views, too, as their queries are now.
+#[test]
+fn columns_of_views_are_told() {
+    let stage = Stage::new();
+    let mut session = stocked(&stage);
+    for batch in [
+        "CREATE VIEW dbo.wide (first, second, third) AS SELECT name, amount * 2, CAST(id AS bigint) FROM dbo.ledger",
+        "CREATE VIEW dbo.meta AS SELECT name, object_id FROM sys.columns",
+        "CREATE TABLE dbo.gone (n int)",
+        "CREATE VIEW dbo.lost AS SELECT n FROM dbo.gone",
+        "DROP TABLE dbo.gone",
+        "CREATE VIEW dbo.deep AS SELECT first FROM dbo.wide",
+    ] {
+        assert_eq!(said(&run(&mut session, batch)), [""; 0], "{batch}");
+    }
+    let told = [
+        "first nvarchar 40 YES 1",
+        "second numeric NULL YES 2",
+        "third bigint NULL YES 3",
+    ];
+    let asked = "SELECT * FROM INFORMATION_SCHEMA.COLUMNS WHERE TABLE_NAME = 'wide' ORDER BY ORDINAL_POSITION";
+    let wanted = [
+        "COLUMN_NAME",
+        "DATA_TYPE",
+        "CHARACTER_MAXIMUM_LENGTH",
+        "IS_NULLABLE",
+        "ORDINAL_POSITION",
+    ];
+    assert_eq!(columns(&mut session, asked, &wanted), told);
+    let asked = "SELECT c.name, TYPE_NAME(c.system_type_id) AS kind, c.is_nullable, c.is_identity, c.column_id FROM sys.columns c \
+                 JOIN sys.views v ON v.object_id = c.object_id WHERE v.name IN ('wide', 'deep') ORDER BY v.name, c.column_id";
+    let wanted = ["name", "kind", "is_nullable", "is_identity", "column_id"];
+    assert_eq!(
+        columns(&mut session, asked, &wanted),
+        [
+            "first nvarchar 1 0 1",
+            "first nvarchar 1 0 1",
+            "second numeric 1 0 2",
+            "third bigint 1 0 3"
+        ]
+    );
+    let wanted = ["COLUMN_NAME", "TYPE_NAME", "NULLABLE"];
+    assert_eq!(
+        columns(&mut session, "EXEC sp_columns 'wide'", &wanted),
+        ["first nvarchar 1", "second numeric 1", "third bigint 1"]
+    );
+    // A view about columns sees those of views, and has columns itself.
+    let count = "SELECT COUNT(*) FROM dbo.meta WHERE object_id = OBJECT_ID('dbo.wide')";
+    assert_eq!(value(&mut session, count), "3");
+    for (view, count) in [("meta", "2"), ("lost", "0"), ("shown", "1")] {
+        let asked = format!(
+            "SELECT COUNT(*) FROM sys.all_columns WHERE object_id = OBJECT_ID('dbo.{view}')"
+        );
+        assert_eq!(value(&mut session, &asked), count, "{view}");
+    }
+    // One of another database.
+    run(&mut session, "USE master");
+    let there = "SELECT COUNT(*) FROM shop.INFORMATION_SCHEMA.COLUMNS WHERE TABLE_NAME = 'wide'";
+    assert_eq!(value(&mut session, there), "3");
+    let here = "SELECT COUNT(*) FROM INFORMATION_SCHEMA.COLUMNS WHERE TABLE_NAME = 'wide'";
+    assert_eq!(value(&mut session, here), "0");
 }
 
 #[test]

@@ -43,6 +43,8 @@ pub(crate) struct QueryContext<'a> {
     pub made: &'a [MadeTable],
     /// Whether the query says which rows of a table are changed: then common table expressions pass on the rows' numbers.
     pub tracks_rows: bool,
+    /// Whether only the columns of the query are asked for, for a view about columns.
+    pub describes: bool,
     pub place: BatchPlace,
     pub cancel: &'a Arc<AtomicBool>,
     pub sqlite_cache: &'a SqliteCache,

@@ -12,12 +12,12 @@
 
 use std::sync::Arc;
 
-use super::datatypes;
 use super::collation;
+use super::datatypes;
 use super::objects::{
     DBO, SCHEMAS, facts, full_name, key_id, nothing, of, schema_parameters, tables_of,
 };
-use super::view::{Facts, Made, RowOrigin, View};
+use super::view::{Facts, Made, RowOrigin, View, ViewColumns};
 use crate::message::Message;
 use crate::server::Server;
 use crate::server::objects::StoredObject;
@@ -57,6 +57,22 @@ const fn schema(
     }
 }
 
+/// A view about columns, also about those of a database's own views.
+pub(super) const fn of_columns(
+    schema: &'static str,
+    name: &'static str,
+    rows: fn(&Server, &str, &ViewColumns) -> Rows,
+    declared: &'static str,
+) -> View {
+    View {
+        database: None,
+        schema,
+        name,
+        declared,
+        rows: RowOrigin::OfColumns(rows),
+    }
+}
+
 /// The columns of `sys.columns`, which `sys.all_columns` has, too.
 pub(super) const COLUMNS: &str = "object_id int, name nvarchar(128), column_id int, system_type_id tinyint, \
      user_type_id int, max_length smallint, precision tinyint, scale tinyint, collation_name nvarchar(128), \
@@ -70,7 +86,7 @@ pub(super) const COLUMNS: &str = "object_id int, name nvarchar(128), column_id i
 
 /// The views of this file.
 pub(super) static VIEWS: &[View] = &[
-    sys("columns", columns, COLUMNS),
+    of_columns("sys", "columns", columns, COLUMNS),
     sys(
         "indexes",
         indexes,
@@ -186,7 +202,8 @@ pub(super) static VIEWS: &[View] = &[
          assembly_class nvarchar(128), is_binary_ordered bit, is_fixed_length bit, prog_id nvarchar(40), \
          assembly_qualified_name nvarchar(4000), is_table_type bit",
     ),
-    schema(
+    of_columns(
+        "INFORMATION_SCHEMA",
         "COLUMNS",
         schema_columns,
         "TABLE_CATALOG nvarchar(128), TABLE_SCHEMA nvarchar(128), TABLE_NAME nvarchar(128), \
@@ -415,7 +432,7 @@ fn all_columns(server: &Server, database: &str) -> Vec<OneColumn> {
     all
 }
 
-pub(super) fn columns(server: &Server, database: &str) -> Rows {
+pub(super) fn columns(server: &Server, database: &str, views: &ViewColumns) -> Rows {
     let row = |one: OneColumn| {
         let mut facts = one.facts;
         facts.extend(rest_of_column());
@@ -426,11 +443,22 @@ pub(super) fn columns(server: &Server, database: &str) -> Rows {
         }
         facts
     };
-    Ok(all_columns(server, database).into_iter().map(row).collect())
+    let mut rows: Vec<_> = all_columns(server, database).into_iter().map(row).collect();
+    for (view, columns) in views {
+        for (column, number) in columns.iter().zip(1..) {
+            let id = view.object.id;
+            let mut facts = column_facts(id, number, &column.name, column.kind, column.nullable);
+            facts.extend(rest_of_column());
+            rows.push(facts);
+        }
+    }
+    Ok(rows)
 }
 
 fn identity_columns(server: &Server, database: &str) -> Rows {
-    let row = |OneColumn { column, mut facts, .. }| {
+    let row = |OneColumn {
+                   column, mut facts, ..
+               }| {
         let (seed, step) = column.identity?;
         facts.push(("seed_value", Value::Int(seed)));
         facts.push(("increment_value", Value::Int(step)));
@@ -444,7 +472,9 @@ fn identity_columns(server: &Server, database: &str) -> Rows {
 }
 
 fn computed_columns(server: &Server, database: &str) -> Rows {
-    let row = |OneColumn { column, mut facts, .. }| {
+    let row = |OneColumn {
+                   column, mut facts, ..
+               }| {
         let expression = column.computed?;
         facts.push(("definition", Value::text(format!("({expression})"))));
         facts.push(("uses_database_collation", Value::bit(true)));
@@ -777,32 +807,40 @@ fn named<const N: usize>(names: [&'static str; N], values: Vec<Value>) -> Facts 
 const TABLE: [&str; 3] = ["TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME"];
 const CONSTRAINT: [&str; 2] = ["CONSTRAINT_CATALOG", "CONSTRAINT_SCHEMA"];
 
-fn schema_columns(server: &Server, database: &str) -> Rows {
+fn schema_columns(server: &Server, database: &str, views: &ViewColumns) -> Rows {
+    let one = |o: &StoredObject, number: i64, (name, kind, nullable): (&str, Type, bool)| {
+        let mut row = named(TABLE, full_name(o));
+        row.extend([
+            ("COLUMN_NAME", text(name)),
+            ("ORDINAL_POSITION", Value::Int(number)),
+            ("IS_NULLABLE", text(if nullable { "YES" } else { "NO" })),
+        ]);
+        row.extend(type_facts(kind));
+        if kind.is_text() {
+            let is_wide = matches!(kind, Type::NChar(_) | Type::NVarChar(_));
+            let set = if is_wide { "UNICODE" } else { "iso_1" };
+            row.push(("CHARACTER_SET_NAME", text(set)));
+            row.push(("COLLATION_NAME", text(collation::SERVER)));
+        }
+        row
+    };
     let mut rows = Vec::new();
     for (o, shape) in tables_of(server, database) {
         for (column, number) in shape.columns.iter().zip(1..) {
-            let mut row = named(TABLE, full_name(&o));
-            let default = column.default.as_ref();
-            row.extend([
-                ("COLUMN_NAME", text(&column.name)),
-                ("ORDINAL_POSITION", Value::Int(number)),
-                (
-                    "COLUMN_DEFAULT",
-                    default.map_or(Value::Null, |d| Value::text(format!("({d})"))),
-                ),
-                (
-                    "IS_NULLABLE",
-                    text(if column.nullable { "YES" } else { "NO" }),
-                ),
-            ]);
-            row.extend(type_facts(column.kind));
-            if column.kind.is_text() {
-                let is_wide = matches!(column.kind, Type::NChar(_) | Type::NVarChar(_));
-                let set = if is_wide { "UNICODE" } else { "iso_1" };
-                row.push(("CHARACTER_SET_NAME", text(set)));
-                row.push(("COLLATION_NAME", text(collation::SERVER)));
+            let mut row = one(&o, number, (&column.name, column.kind, column.nullable));
+            if let Some(default) = &column.default {
+                row.push(("COLUMN_DEFAULT", Value::text(format!("({default})"))));
             }
             rows.push(row);
+        }
+    }
+    for (view, columns) in views {
+        for (column, number) in columns.iter().zip(1..) {
+            rows.push(one(
+                view,
+                number,
+                (&column.name, column.kind, column.nullable),
+            ));
         }
     }
     Ok(rows)
@@ -965,8 +1003,28 @@ fn schema_parameters_facts(server: &Server, database: &str) -> Rows {
     Ok(rows)
 }
 
-/// For ODBC's catalog procedures: the columns of all tables, as they tell them.
-pub(super) fn odbc_columns(server: &Server, database: &str) -> Made {
+/// For ODBC's catalog procedures: the columns of all tables and views, as they tell them.
+pub(super) fn odbc_columns(server: &Server, database: &str, views: &ViewColumns) -> Rows {
+    const NAMES: [&str; 18] = [
+        "TABLE_OWNER",
+        "TABLE_NAME",
+        "COLUMN_NAME",
+        "DATA_TYPE",
+        "TYPE_NAME",
+        "PRECISION",
+        "LENGTH",
+        "SCALE",
+        "RADIX",
+        "SQL_DATA_TYPE",
+        "SQL_DATETIME_SUB",
+        "CHAR_OCTET_LENGTH",
+        "SS_DATA_TYPE",
+        "NULLABLE",
+        "COLUMN_DEF",
+        "ORDINAL_POSITION",
+        "IS_COMPUTED",
+        "IS_IDENTITY",
+    ];
     let mut rows = Vec::new();
     for (o, shape) in tables_of(server, database) {
         for (column, number) in shape.columns.iter().zip(1..) {
@@ -979,7 +1037,17 @@ pub(super) fn odbc_columns(server: &Server, database: &str) -> Made {
             row.push(Value::Int(number));
             row.push(Value::bit(column.computed.is_some()));
             row.push(Value::bit(is_identity));
-            rows.push(row);
+            rows.push(named(NAMES, row));
+        }
+    }
+    for (view, columns) in views {
+        for (column, number) in columns.iter().zip(1..) {
+            let mut row = vec![text("dbo"), text(&view.object.name), text(&column.name)];
+            row.extend(datatypes::odbc(column.kind, false, column.nullable));
+            let no = Value::bit(false);
+            row.extend([Value::bit(column.nullable), Value::Null, Value::Int(number)]);
+            row.extend([no.clone(), no]);
+            rows.push(named(NAMES, row));
         }
     }
     Ok(rows)

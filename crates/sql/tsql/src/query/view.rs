@@ -5,9 +5,12 @@
 //!
 //! Leaves to others: which views there are (`schema.rs`, `metadata.rs`), and finding one by its name (`views.rs`).
 
+use std::sync::Arc;
+
 use crate::convert::type_of;
 use crate::message::Message;
 use crate::server::Server;
+use crate::server::objects::StoredObject;
 use crate::value::{Column, Type, Value};
 
 /// The values of a row that are known, by their columns' names.
@@ -24,7 +27,12 @@ pub enum RowOrigin {
     OfDatabase(fn(&Server, &str) -> Made),
     /// The same by the names of columns; all others are NULL.
     Facts(fn(&Server, &str) -> Result<Vec<Facts>, Message>),
+    /// The same, also of the columns of the database's own views.
+    OfColumns(fn(&Server, &str, &ViewColumns) -> Result<Vec<Facts>, Message>),
 }
+
+/// Views that scripts have created, with the columns of their queries.
+pub(super) type ViewColumns = Vec<(Arc<StoredObject>, Vec<Column>)>;
 
 /// Rows that were computed.
 pub(super) type Made = Result<Vec<Vec<Value>>, Message>;
@@ -51,17 +59,24 @@ impl View {
         declared_columns(self.declared)
     }
 
-    /// Its rows for a database, if they are computed for one.
-    pub(super) fn rows_of(&self, server: &Server, database: &str) -> Option<Made> {
-        match self.rows {
-            RowOrigin::OfDatabase(rows) => Some(rows(server, database)),
-            RowOrigin::Facts(rows) => Some(rows(server, database).map(|all| {
-                let columns = self.columns();
-                let row = |facts| filled(&columns, facts);
-                all.into_iter().map(row).collect()
-            })),
-            RowOrigin::Catalog | RowOrigin::Made(_) => None,
-        }
+    /// Its rows for a database, if they are computed for one. `views`: the columns of the database's own views.
+    pub(super) fn rows_of(
+        &self,
+        server: &Server,
+        database: &str,
+        views: impl FnOnce() -> Result<ViewColumns, Message>,
+    ) -> Option<Made> {
+        let facts = match self.rows {
+            RowOrigin::OfDatabase(rows) => return Some(rows(server, database)),
+            RowOrigin::Facts(rows) => rows(server, database),
+            RowOrigin::OfColumns(rows) => views().and_then(|views| rows(server, database, &views)),
+            RowOrigin::Catalog | RowOrigin::Made(_) => return None,
+        };
+        Some(facts.map(|all| {
+            let columns = self.columns();
+            let row = |facts| filled(&columns, facts);
+            all.into_iter().map(row).collect()
+        }))
     }
 }
 

@@ -7,7 +7,7 @@
 //!
 //! Leaves to others: what the views have (`schema.rs`, `metadata.rs`).
 
-use super::view::{Facts, Made, RowOrigin, View};
+use super::view::{Facts, Made, RowOrigin, View, ViewColumns};
 use super::{metadata, objects, schema};
 use crate::message::Message;
 use crate::server::Server;
@@ -39,14 +39,9 @@ static VIEWS: &[View] = &[
     of_database("system_objects", |_, _| Ok(system_views()), OBJECTS),
     of_database("system_views", |_, _| Ok(system_views()), OBJECTS),
     of_database("all_views", all_views, OBJECTS),
-    View {
-        database: None,
-        schema: "sys",
-        name: "all_columns",
-        declared: metadata::COLUMNS,
-        rows: RowOrigin::Facts(all_columns),
-    },
-    of_database(
+    metadata::of_columns("sys", "all_columns", all_columns, metadata::COLUMNS),
+    metadata::of_columns(
+        "sys",
         "spt_columns_odbc_view",
         metadata::odbc_columns,
         "TABLE_OWNER nvarchar(128), TABLE_NAME nvarchar(128), COLUMN_NAME nvarchar(128), DATA_TYPE smallint, \
@@ -144,8 +139,8 @@ fn all_views(server: &Server, database: &str) -> Made {
     Ok(rows)
 }
 
-fn all_columns(server: &Server, database: &str) -> Rows {
-    let mut rows = metadata::columns(server, database)?;
+fn all_columns(server: &Server, database: &str, own: &ViewColumns) -> Rows {
+    let mut rows = metadata::columns(server, database, own)?;
     for view in views().filter(|v| v.schema != "dbo" && !is_internal(v)) {
         let id = number_of(view);
         for (column, number) in view.columns().into_iter().zip(1..) {

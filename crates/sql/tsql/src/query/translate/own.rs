@@ -25,6 +25,7 @@ use crate::query::context::QueryContext;
 use crate::query::plan::{FunctionCall, UsedFunction};
 use crate::query::reader::QuerySource;
 use crate::query::sql::Sql;
+use crate::query::view::ViewColumns;
 use crate::server::objects::StoredObject;
 use crate::syntax::{Operand, Routine, RoutineKind, RoutineParameter, Statement, parse};
 use crate::value::{Column, Type, Value};
@@ -133,6 +134,40 @@ impl Translator<'_> {
             by_code: None,
         })?;
         Ok(Some(format!("({table}) AS {own_alias}")))
+    }
+
+    /// The columns of a database's own views. One whose query has no meaning, since a table of it is gone, has none here.
+    ///
+    /// Errors: the statement is cancelled.
+    pub(super) fn columns_of_views(&self, database: &str) -> Result<ViewColumns, Message> {
+        let mut found = Vec::new();
+        // A view about columns that a view reads: its rows do not matter while its columns are looked up.
+        if self.context.describes {
+            return Ok(found);
+        }
+        let context = QueryContext {
+            made: &[],
+            tracks_rows: false,
+            describes: true,
+            ..self.context
+        };
+        let all = self.context.server.kept.objects();
+        let is_view = |o: &Arc<StoredObject>| {
+            o.object.kind == "V" && o.object.database.eq_ignore_ascii_case(database)
+        };
+        for object in all.into_iter().filter(is_view) {
+            if self.context.is_cancelled() {
+                return Err(message::ABORTED.plain());
+            }
+            let mut inner = Translator::new(&context, &[]);
+            inner.database = Cow::Owned(object.object.database.clone());
+            inner.scopes.push(Vec::new());
+            let name = &object.object.name;
+            let _of_no_meaning = inner.own_view(std::slice::from_ref(name), name);
+            let named = inner.scopes.pop().and_then(|mut scope| scope.pop());
+            found.extend(named.map(|table| (object, table.columns)));
+        }
+        Ok(found)
     }
 
     /// A function of one value. Errors: 195, 4121.

@@ -213,7 +213,8 @@ impl Translator<'_> {
         let own_alias = alias;
         let found = View::find(&parts, &self.database);
         let (view, place) = found.ok_or_else(|| self.unknown(&parts))?;
-        if let Some(rows) = view.rows_of(self.context.server, &place) {
+        let views = || self.columns_of_views(&place);
+        if let Some(rows) = view.rows_of(self.context.server, &place, views) {
             let rows = rows?;
             return self.named_rows(called, own_alias, view.columns(), UsedRows::Made(rows));
         }
