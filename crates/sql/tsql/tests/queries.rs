@@ -16,6 +16,45 @@ fn typed(expression: &str) -> (Type, String) {
     (record.columns()[0].kind, values[0][0].clone())
 }
 
+/// Goal: SOUNDEX and DIFFERENCE have the values of SQL Server's documentation, and no others.
+#[test]
+fn names_that_sound_alike_have_one_code() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    for (name, code) in [
+        ("Smith", "S530"),
+        ("Smythe  ", "S530"),
+        ("Green", "G650"),
+        ("greene", "G650"),
+        ("Blotchet-Halls", "B432"),
+        ("Washington", "W252"),
+        ("Gutierrez", "G362"),
+        ("Jackson", "J250"),
+        ("Tymczak", "T522"),
+        ("Ashcraft", "A261"),
+        ("Pfister", "P236"),
+        ("a", "A000"),
+    ] {
+        let asked = format!("SELECT SOUNDEX('{name}')");
+        assert_eq!(value(&mut session, &asked), code, "{name}");
+    }
+    for (left, right, count) in [
+        ("Green", "Greene", "4"),
+        ("Blotchet-Halls", "Greene", "0"),
+        ("Smithers", "Smythers", "4"),
+        ("Anothers", "Brothers", "2"),
+    ] {
+        let asked = format!("SELECT DIFFERENCE('{left}', N'{right}')");
+        assert_eq!(value(&mut session, &asked), count, "{left} {right}");
+    }
+    for odd in ["''", "'O''Neill'", "'7'", "'Lyle'"] {
+        let asked = format!("SELECT SOUNDEX({odd})");
+        assert_eq!(numbers(&run(&mut session, &asked)), [50002], "{odd}");
+    }
+    let of_null = "SELECT COUNT(*) WHERE SOUNDEX(NULL) IS NULL AND DIFFERENCE('a', NULL) IS NULL";
+    assert_eq!(value(&mut session, of_null), "1");
+}
+
 #[test]
 fn expressions_have_t_sqls_types_and_values() {
     // By hand, after the documentation of data types and precedence.

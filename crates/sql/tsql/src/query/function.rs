@@ -92,6 +92,8 @@ const FUNCTIONS: &[(&str, i32, Run)] = &[
     ("ts_patindex", 2, texts::pattern_index),
     ("ts_concat_ws", -1, texts::concat_between),
     ("ts_translate", 3, texts::translate),
+    ("ts_soundex", 1, texts::soundex),
+    ("ts_difference", 2, texts::difference),
     ("ts_datefromparts", 3, texts::date_from_parts),
     ("ts_format", 3, texts::format),
     ("ts_level", 2, texts::next_level),
