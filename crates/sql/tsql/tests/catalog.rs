@@ -350,6 +350,45 @@ fn names_of_callers_are_values_and_other_databases_are_refused() {
     assert!(!seen.contains(&"secret".to_owned()), "{seen:?}");
 }
 
+/// Goal: sp_spaceused has SQL Server's columns, and in them what is known: the size of files, and the rows of tables.
+#[test]
+fn space_is_told_as_far_as_it_is_known() {
+    let stage = Stage::new();
+    let mut session = stocked(&stage);
+    let bytes = std::fs::metadata(stage.path("shop.db")).unwrap().len();
+    let pages = bytes.div_ceil(8192);
+    let size = format!("{:.2} MB", pages as f64 * 8.0 / 1024.0);
+    let record = run(&mut session, "EXEC sp_spaceused");
+    assert_eq!(
+        rows(&record),
+        [
+            vec!["shop".to_owned(), size.clone(), "NULL".to_owned()],
+            vec![
+                format!("{} KB", pages * 8),
+                "NULL".to_owned(),
+                "NULL".to_owned(),
+                "NULL".to_owned()
+            ]
+        ]
+    );
+    let one = "EXEC sp_spaceused @updateusage = 'FALSE', @mode = 'all', @oneresultset = 1";
+    let wanted = ["database_name", "database_size", "reserved", "unused"];
+    let row = format!("shop {size} {} KB NULL", pages * 8);
+    assert_eq!(columns(&mut session, one, &wanted), [row]);
+    let wanted = ["name", "rows", "reserved", "data", "index_size", "unused"];
+    let told = columns(&mut session, "EXEC sp_spaceused N'dbo.[ledger]'", &wanted);
+    assert_eq!(told, [format!("ledger {:<20} 8 KB 8 KB 0 KB 0 KB", 1)]);
+    for (call, number) in [
+        ("EXEC sp_spaceused 'nothing'", 15009),
+        ("EXEC sp_spaceused 'dbo.shown'", 15234),
+        ("EXEC sp_spaceused 'master.dbo.ledger'", 15250),
+        ("EXEC sp_spaceused @updateusage = 'maybe'", 15143),
+        ("EXEC sp_spaceused @mode = 'REMOTE_ONLY'", 50002),
+    ] {
+        assert_eq!(numbers(&run(&mut session, call)), [number], "{call}");
+    }
+}
+
 /// Goal: what tells columns tells those of views, too, as their queries are now.
 #[test]
 fn columns_of_views_are_told() {

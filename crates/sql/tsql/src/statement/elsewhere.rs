@@ -92,7 +92,6 @@ const PROCEDURES: &[&str] = &[
     "sp_serveroption",
     "sp_set_session_context",
     "sp_set_sqlagent_properties",
-    "sp_spaceused",
     "sp_start_job",
     "sp_stop_job",
     "sp_testlinkedserver",

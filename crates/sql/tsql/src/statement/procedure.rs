@@ -61,6 +61,7 @@ const PROCEDURES: &[Procedure] = &[
     ("sp_MSforeachdb", reports::for_each_database),
     ("sp_purge_jobhistory", reports::purge_nothing),
     ("sp_readerrorlog", sp_readerrorlog),
+    ("sp_spaceused", reports::space_used),
     ("sp_who", reports::who),
     ("sp_who2", reports::who_2),
     ("xp_create_subdir", xp_create_subdir),

@@ -1,4 +1,4 @@
-//! Procedures that tell about the server: sp_who, sp_helpdb, sp_MSforeachdb; and those that purge what there is not.
+//! Procedures that tell about the server: sp_who, sp_helpdb, sp_spaceused, sp_MSforeachdb; and those that purge what there is not.
 //!
 //! Invariants
 //! - Nothing is changed but by the text that sp_MSforeachdb is given.
@@ -8,9 +8,10 @@
 use std::collections::BTreeMap;
 
 use super::arguments::Arguments;
+use super::catalog;
 use crate::convert::convert;
 use crate::flow::{FIRST_DATABASE, Flow, Out, SYSTEM_DATABASES};
-use crate::message;
+use crate::message::{self, Message};
 use crate::query;
 use crate::session::Session;
 use crate::sink::Command;
@@ -223,6 +224,89 @@ pub(super) fn help_database(session: &mut Session, arguments: &Arguments, out: &
     out.sink.columns(&plan.columns)?;
     let count = sqlite.run(&plan, &mut |row| Ok(out.sink.row(&row)?))?;
     Ok(out.done(Command::Execute, Some(count))?)
+}
+
+/// The size of the database in use, or of a table of it. NULL is what only the database's own engine knows.
+///
+/// Errors: 15009, 15143, 15234, 15250; 50002 for other parts of tables than those here.
+pub(super) fn space_used(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
+    let parameters = [
+        "@objname",
+        "@updateusage",
+        "@mode",
+        "@oneresultset",
+        "@include_total_xtp_storage",
+    ];
+    let given = arguments.of(parameters)?;
+    let [object, update, mode, one, _] = given.map(|value| value.filter(|v| !v.is_null()));
+    let update = update.map_or_else(String::new, |v| v.to_string().to_lowercase());
+    if !["", "true", "false"].contains(&update.as_str()) {
+        return Err(message::UPDATE_USAGE.with(&[&update]).into());
+    }
+    let mode = mode.map_or_else(String::new, |v| v.to_string().to_uppercase());
+    if !["", "ALL", "LOCAL_ONLY"].contains(&mode.as_str()) {
+        let what = format!("sp_spaceused with @mode = '{mode}'");
+        return Err(message::NOT_HERE.with(&[&what]).into());
+    }
+    let kilobytes =
+        |pages: &str| format!("CAST(LTRIM(STR({pages} * 8, 15, 0)) + ' KB' AS varchar(18))");
+    let unknown = "CAST(NULL AS varchar(18))";
+    if let Some(object) = object {
+        let (reserved, none) = (kilobytes("SUM(p.reserved_page_count)"), kilobytes("0"));
+        let text = format!(
+            "SELECT OBJECT_NAME(p.object_id) AS name, \
+             CAST(SUM(CASE WHEN p.index_id < 2 THEN p.row_count END) AS char(20)) AS rows, {reserved} AS reserved, \
+             {reserved} AS data, {none} AS index_size, {none} AS unused \
+             FROM sys.dm_db_partition_stats p WHERE p.object_id = {} GROUP BY p.object_id",
+            table_of(session, &object.to_string())?
+        );
+        return catalog::show(session, text, BTreeMap::new(), out);
+    }
+    let pages = "ISNULL(SUM(CAST(size AS bigint)), 0)";
+    let size = format!(
+        "DB_NAME() AS database_name, CAST(LTRIM(STR({pages} * 8 / 1024.0, 15, 2)) + ' MB' AS varchar(18)) AS database_size, \
+         {unknown} AS [unallocated space]"
+    );
+    let parts = format!(
+        "{} AS reserved, {unknown} AS data, {unknown} AS index_size, {unknown} AS unused",
+        kilobytes(pages)
+    );
+    let is_one = match one {
+        Some(one) => convert(&one, Type::Bit)? == Value::bit(true),
+        None => false,
+    };
+    let sets = match is_one {
+        true => vec![format!("{size}, {parts}")],
+        false => vec![size, parts],
+    };
+    for items in sets {
+        let text = format!("SELECT {items} FROM sys.database_files");
+        catalog::show(session, text, BTreeMap::new(), out)?;
+    }
+    Ok(())
+}
+
+/// The number of a table. Errors: 15009, 15234, 15250.
+fn table_of(session: &Session, name: &str) -> Result<i64, Message> {
+    let unknown = || message::NO_SUCH_OBJECT.with(&[&name, &session.database]);
+    let mut parts = query::name_parts(name).ok_or_else(unknown)?;
+    parts.reverse();
+    let here = &session.database;
+    if let [.., database, _, _] = parts.as_slice()
+        && !database.is_empty()
+        && !database.eq_ignore_ascii_case(here)
+    {
+        return Err(message::QUALIFIER_OTHER.plain());
+    }
+    let found = session
+        .server
+        .kept
+        .named(&parts, here)
+        .ok_or_else(unknown)?;
+    match found.table {
+        Some(_) => Ok(found.object.id),
+        None => Err(message::NO_OWN_SPACE.plain()),
+    }
 }
 
 /// Runs a text for each database, with its name in the place of `?`.
