@@ -113,10 +113,7 @@ mod tests {
     #[test]
     fn collations_are_known_by_their_names() {
         let of = |name| Collation::named(name).map_err(|m| m.number);
-        assert_eq!(
-            of(SERVER),
-            Ok(Collation::CaseInsensitive)
-        );
+        assert_eq!(of(SERVER), Ok(Collation::CaseInsensitive));
         assert_eq!(of("Latin1_General_CS_AS"), Ok(Collation::CaseSensitive));
         assert_eq!(of("Latin1_General_100_BIN2"), Ok(Collation::Binary));
         assert_eq!(of("database_default"), Ok(Collation::CaseInsensitive));

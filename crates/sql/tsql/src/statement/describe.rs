@@ -406,10 +406,8 @@ fn tables_behind(all: &[FragmentToken]) -> Option<Vec<String>> {
             return None;
         }
         found.push(parts.join("."));
-        let is = |i: usize, text: &str| {
-            all.get(i)
-                .is_some_and(|t| t.raw.eq_ignore_ascii_case(text))
-        };
+        let is =
+            |i: usize, text: &str| all.get(i).is_some_and(|t| t.raw.eq_ignore_ascii_case(text));
         at += usize::from(is(at, "AS"));
         // Another name, and hints.
         let is_name = all.get(at).and_then(name_in).is_some() && !is(at, "WITH");
