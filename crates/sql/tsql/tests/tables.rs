@@ -4,9 +4,11 @@
 //! Not covered: procedures (`routines.rs`), expressions in queries (`queries.rs`), and the network (`serve`).
 
 mod common;
+#[path = "sinks/suite.rs"]
+mod sink_suite;
 
 use common::{Stage, login, numbers, rows, run, said, value};
-use longshore_tsql::{Column, DoneEvent, Message, ReceiverGone, Session, Sink, Value};
+use longshore_tsql::{Column, DoneEvent, Message, ReceiverGone, Session, Sink, SinkEvent, Value};
 
 /// A script about the table `t`, which is called so.
 fn named(script: &str, table: &str) -> String {
@@ -424,6 +426,19 @@ impl Sink for Leaving<'_> {
     fn done(&mut self, _: DoneEvent) -> Result<(), ReceiverGone> {
         Ok(())
     }
+}
+
+#[test]
+fn a_client_that_leaves_at_the_first_row_keeps_the_contract_of_all_sinks() {
+    let stage = Stage::new();
+    let mut leaving = Leaving {
+        other: &mut stage.session(),
+        script: "",
+    };
+    let is_row = |event: &SinkEvent| matches!(event, SinkEvent::Row(_));
+    let first = sink_suite::legal().iter().position(is_row);
+    let taken = sink_suite::keeps_its_contract(&mut leaving);
+    assert_eq!(Some(taken), first);
 }
 
 /// Goal: a client that leaves while it reads the rows of OUTPUT takes nothing back that another session has changed since.
