@@ -78,6 +78,14 @@ pub fn long_seconds(text: &str) -> Result<f64, String> {
     seconds_up_to(86_400.0, text)
 }
 
+/// Seconds, 0 and up to a day.
+pub fn seconds_or_none(text: &str) -> Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(0.0) => Ok(0.0),
+        _ => long_seconds(text).map_err(|_| "write seconds, 0 and up to 86400".to_owned()),
+    }
+}
+
 fn seconds_up_to(most: f64, text: &str) -> Result<f64, String> {
     match text.trim().parse::<f64>() {
         Ok(s) if s > 0.0 && s <= most => Ok(s),

@@ -153,8 +153,9 @@
     };
   }
 
+  // A map is a table of the page itself.
   const charts = report.sections.flatMap((section, n) =>
-    section.charts.map((chart) => ({ chart, places: places[n] })));
+    section.charts.filter((chart) => chart.form !== "map").map((chart) => ({ chart, places: places[n] })));
   let drawn = [];
   function draw() {
     const style = getComputedStyle(document.documentElement);

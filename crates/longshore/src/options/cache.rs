@@ -41,21 +41,28 @@ pub enum CacheAction {
 const TEACH_CALIBRATE: &str = "\
 Examples:
   longshore cache calibrate /dev/nvme1n1 --model fast.model
+  longshore cache calibrate /mnt/slow --model slow.model
   longshore cache simulate --fast-model fast.model --slow-model slow.model
 
-The measured device is only read. Exit code 1 if no model fits; then no model is written.
+A device or a file is only read. In a directory a scratch file is made, read, written and removed. Exit code
+1 if no model fits; then no model is written.
 
 Not for: a device that other programs use meanwhile, or a small file, which covers only a small part
 of its device.";
 
-/// Measures a device with random reads, and fits a model to it for `longshore cache simulate`.
+/// Measures a device with random requests, and fits a model to it for `longshore cache simulate`.
 ///
 /// Sizes from 4 KiB to 2 MiB, up to 64 requests at a time, past the page cache. A model is refused unless it is within
-/// 15 % of the measured latency in nine tenths of the cells.
+/// 15 % of the measured latency in nine tenths of the cells. Volumes of clouds are faster for a while than for long: such
+/// limits are found first, and are in the model.
 #[derive(Debug, Args)]
 #[command(after_long_help = TEACH_CALIBRATE)]
 pub struct CacheCalibrate {
-    /// A block device, or a file of 128 MiB or more.
+    /// A block device, a file of 128 MiB or more, or a directory.
+    ///
+    /// Only in a directory are writes measured: in a scratch file that has no name and is gone at the end, however that
+    /// comes. Elsewhere a write takes as long as a read in the model. An SSD wears by what is written: the end tells how
+    /// much that was.
     pub path: PathBuf,
 
     /// The file for the model; replaced if it exists.
@@ -72,6 +79,20 @@ pub struct CacheCalibrate {
     /// up in the background, whose latency differs from second to second.
     #[arg(long, value_name = "N", default_value_t = 2.0, value_parser = values::seconds)]
     pub seconds: f64,
+
+    /// Seconds in which the device is asked for all that it gives, to see whether its rate falls.
+    ///
+    /// The default is 20, once for bytes and once for commands, and once for writes in a directory. A burst that lasts longer
+    /// is not seen: some volumes of clouds have one of 30 minutes. If the rate falls it is asked again after a rest: only a
+    /// limit is as fast again for as long as the rest has earned. 0 leaves it out.
+    #[arg(long, value_name = "N", default_value_t = 20.0, value_parser = values::seconds_or_none)]
+    pub course: f64,
+
+    /// Size of the scratch file in a directory.
+    ///
+    /// The default is 1G. A larger one is spread over more of the device.
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = values::positive_size)]
+    pub size: u64,
 
     /// The largest request that the device takes.
     ///

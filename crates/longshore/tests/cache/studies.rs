@@ -144,7 +144,8 @@ fn a_model_is_written_where_it_fits_and_nowhere_else() {
     let (disk, model) = (dir.path().join("disk"), dir.path().join("model"));
     let file = fs::File::create(&disk).unwrap();
     file.set_len(128 << 20).unwrap();
-    let mut command = common::longshore(["cache", "calibrate", "--seconds", "0.01"]);
+    let mut command =
+        common::longshore(["cache", "calibrate", "--seconds", "0.01", "--course", "0"]);
     command.arg(&disk).arg("--model").arg(&model);
     let output = command.output().unwrap();
     let said = text(&output.stdout) + &text(&output.stderr);
@@ -313,6 +314,94 @@ fn the_options_of_a_grid_choose_the_seeds_the_policies_and_what_is_wrong() {
     assert_ne!(of_all("--sharing all"), of_all("--sharing nobody"));
 }
 
+/// Only in a directory is anything written, and nothing of it stays; whether a busy disk fits a model is chance.
+#[test]
+fn writes_are_measured_in_a_directory_and_leave_nothing() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (place, model) = (dir.path().join("place"), dir.path().join("model"));
+    fs::create_dir(&place).unwrap();
+    let disk = dir.path().join("disk");
+    fs::write(&disk, vec![7; 129 << 20]).unwrap();
+    let calibrate = |path: &std::path::Path, more: &[&str]| {
+        let mut command = common::longshore(["cache", "calibrate", "--json", "--seconds", "0.01"]);
+        command.args(more).arg(path).arg("--model").arg(&model);
+        command.output().unwrap()
+    };
+    let ops = |told: &Value| {
+        let cells = told["cells"].as_array().unwrap().iter();
+        cells
+            .map(|cell| cell["op"].as_str().unwrap().to_owned())
+            .collect::<std::collections::BTreeSet<_>>()
+    };
+    let whole = calibrate(&place, &["--course", "0", "--size", "130M"]);
+    let told = answer(&whole);
+    assert!(
+        told["written_bytes"].as_u64().unwrap() > 130 << 20,
+        "{told}"
+    );
+    // A refusal has the cells of what does not fit.
+    match whole.status.code() {
+        Some(0) => {
+            assert_eq!(ops(&told), ["read", "write"].map(str::to_owned).into());
+            assert!(
+                fs::read_to_string(&model)
+                    .unwrap()
+                    .contains("\nwrite_us = ")
+            );
+        }
+        code => {
+            assert_eq!(code, Some(1), "{whole:?}");
+            assert_eq!(ops(&told).len(), 1);
+        }
+    }
+    assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
+    // A file is only read.
+    let told = answer(&calibrate(&disk, &["--course", "0"]));
+    assert_eq!(
+        (&told["written_bytes"], ops(&told)),
+        (&Value::from(0), ["read".to_owned()].into())
+    );
+    assert!(fs::read(&disk).unwrap().iter().all(|byte| *byte == 7));
+    // Its size must be possible.
+    let refused = calibrate(&place, &["--course", "0", "--size", "9000000G"]);
+    assert_eq!(refused.status.code(), Some(3), "{refused:?}");
+    let error = answer(&refused)["error"].to_string();
+    assert!(error.contains("it has room for"), "{error}");
+    let small = calibrate(&place, &["--course", "0", "--size", "1M"]);
+    assert_eq!(small.status.code(), Some(3), "{small:?}");
+}
+
+#[test]
+fn the_course_of_the_rate_is_looked_at_for_as_long_as_asked() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (disk, model) = (dir.path().join("disk"), dir.path().join("model"));
+    fs::File::create(&disk)
+        .and_then(|file| file.set_len(129 << 20))
+        .unwrap();
+    let said = |course: &str| {
+        let words = [
+            "cache",
+            "calibrate",
+            "--seconds",
+            "0.01",
+            "--course",
+            course,
+        ];
+        let output = common::longshore(words)
+            .arg(&disk)
+            .arg("--model")
+            .arg(&model)
+            .output();
+        text(&output.unwrap().stderr)
+    };
+    let asked = said("0.5");
+    for unit in ["bytes", "commands"] {
+        let line = format!("reads, as many {unit} as the device takes, for 0.5 s");
+        assert!(asked.contains(&line), "{asked}");
+    }
+    assert!(!said("0").contains("as the device takes"));
+}
+
 /// The size in a model is the one that was given, if the model fits at all.
 #[test]
 fn the_largest_request_of_a_device_is_in_its_model_and_must_be_possible() {
@@ -326,6 +415,8 @@ fn the_largest_request_of_a_device_is_in_its_model_and_must_be_possible() {
             "calibrate",
             "--seconds",
             "0.01",
+            "--course",
+            "0",
             "--json",
             "--largest",
             largest,

@@ -214,6 +214,51 @@ fn a_sweep_of_buffers_has_the_algorithm_asked_for_and_one_of_stripes_pauses() {
         .says("--algorithm");
 }
 
+/// A model file of a device that reads and writes 4 KiB in about `read_us`.
+fn model(read_us: u32) -> String {
+    format!(
+        "longshore device model 1\nunits = 8\nchunk_bytes = 4096\nread_us = {read_us}\nfixed_us = 1\nread_mb_s = 2000\n\
+         command_bytes = 131072\ncommand_us = 0.2\nnear_percent = 95\n"
+    )
+}
+
+#[test]
+fn the_map_of_two_devices_says_which_answers_sooner() {
+    let stage = Stage::new();
+    stage.write("quick.model", model(5).as_bytes());
+    stage.write("slow.model", model(500).as_bytes());
+    let map = |more: &str| {
+        let ran = stage.line(&format!("lab cache-figures --quick --json {more}"));
+        let report: Value = serde_json::from_str(&ran.exits(0).out).unwrap();
+        report["sections"].clone()
+    };
+    let ratio = |sections: &Value, depth: usize, size: usize| {
+        let chart = &sections[0]["charts"][0];
+        assert_eq!(chart["form"], "map");
+        chart["series"][depth]["values"][size].as_f64().unwrap()
+    };
+    let both = map("--fast-model quick.model --slow-model slow.model --html pair.html");
+    assert!(ratio(&both, 0, 0) > 50.0, "{both}");
+    let said = both[1]["prose"].to_string();
+    assert!(
+        said.contains("No writes were measured of quick.model and of slow.model"),
+        "{said}"
+    );
+    let page = fs::read_to_string(stage.path("pair.html")).unwrap();
+    assert!(page.contains("<figure class=\"map\">") && page.contains("class=\"number m3\""));
+    let turned = map("--fast-model slow.model --slow-model quick.model");
+    assert!(ratio(&turned, 0, 0) < 0.02, "{turned}");
+    // One model goes with the other device of the pair.
+    let mixed = map("--pair optane-905p/sata-ssd --fast-model slow.model");
+    assert!(ratio(&mixed, 0, 0) < 1.0, "{mixed}");
+    let pair = map("--pair optane-905p/sata-ssd");
+    assert!(ratio(&pair, 0, 0) > 1.0, "{pair}");
+    stage
+        .line("lab cache-figures --quick --pair optane-905p")
+        .exits(2)
+        .says("is not a pair");
+}
+
 #[test]
 fn figures_of_a_cache_are_those_of_their_seed() {
     let stage = Stage::new();

@@ -1,20 +1,24 @@
 //! A device model in a file: a first line that names the format, then one `name = value` on each line.
 //!
+//! What every model has comes first. Groups of lines follow for what some devices have: measured writes, and limits.
+//!
 //! Invariants
-//! - Reading is strict: a name that is missing, unknown or given twice, or a value outside of its range, is refused,
-//!   because a policy would act on it for as long as the cache runs.
-//! - A model that was written is read as the same one, except that writes take as long as reads.
+//! - Reading is strict: a name that is missing, also one of a group of which others are there, unknown or given twice, or a value
+//!   outside of its range, is refused, because a policy would act on it for as long as the cache runs.
+//! - A model that was written is read as the same one. Without measured writes they take as long as reads.
 //! - A model that was read can be computed with: no count is zero, and no unit's time or rate too small for a clock.
 //!
 //! Leaves to others: measuring and fitting (`measure.rs`, `fit.rs`), and the parameters' meaning (`model`).
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use longshore_io::{OpenHow, Storage, Via};
 
-use crate::model::{Profile, ProfileTrust};
+use super::fit::AcceptedProfile;
+use crate::model::{Credit, Op, Profile, ProfileTrust, WriteBuffer};
 use crate::policy::LINE_BYTES;
 
 /// The largest value of any parameter, of the units, and of a chunk's bytes.
@@ -23,6 +27,9 @@ const UNITS_MAX: f64 = 4096.0;
 const CHUNK_BYTES_MAX: f64 = 1e9;
 /// Smaller times and rates would make times that a clock cannot count.
 const VALUE_MIN: f64 = 1e-6;
+
+/// Rates of commands are for a second in a file, and for a µs in a profile.
+const US_IN_S: f64 = 1e6;
 
 const HEAD: &str = "longshore device model 1";
 
@@ -47,8 +54,8 @@ impl BadModel {
     }
 }
 
-/// The fields of a fitted profile, in the order of the file.
-const NAMES: [&str; 8] = [
+/// The lines of every model, in the order of the file.
+const READS: [&str; 8] = [
     "units",
     "chunk_bytes",
     "read_us",
@@ -58,10 +65,30 @@ const NAMES: [&str; 8] = [
     "command_us",
     "near_percent",
 ];
+/// The lines of measured writes. A device without a buffer has 0 for both of its lines.
+const WRITES: [&str; 5] = [
+    "write_us",
+    "write_mb_s",
+    "own_write_link",
+    "buffer_bytes",
+    "buffer_ack_us",
+];
+/// The lines of a limit of bytes, and of one of commands.
+const BYTE_CREDIT: [&str; 2] = ["limit_mb_s", "limit_burst_bytes"];
+const COMMAND_CREDIT: [&str; 2] = ["limit_commands_s", "limit_burst_commands"];
 
-/// The file's text. `about` is one line for people; `near` is the share of the measured cells that were within 15 %.
-pub fn write_model(profile: &Profile, near: f64, about: &str) -> String {
-    let values = [
+/// The file's text. `about` is one line for people.
+pub fn write_model(accepted: &AcceptedProfile, about: &str) -> String {
+    let profile = &accepted.profile;
+    let about = about.replace(['\n', '\r'], " ");
+    let mut text = format!("{HEAD}\n# {about}\n");
+    let mut group = |names: &[&str], values: &[f64]| {
+        for (name, value) in names.iter().zip(values) {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{name} = {value}");
+        }
+    };
+    let reads = [
         f64::from(profile.units),
         f64::from(profile.chunk_bytes),
         profile.read_us,
@@ -69,71 +96,133 @@ pub fn write_model(profile: &Profile, near: f64, about: &str) -> String {
         profile.read_link,
         f64::from(profile.command_bytes),
         profile.command_us,
-        near * 100.0,
+        accepted.near * 100.0,
     ];
-    let about = about.replace(['\n', '\r'], " ");
-    let mut text = format!("{HEAD}\n# {about}\n");
-    for (name, value) in NAMES.iter().zip(values) {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{name} = {value}");
+    group(&READS, &reads);
+    let mut cells = accepted.residuals.iter();
+    if cells.any(|cell| cell.point.op == Op::Write) {
+        let buffer = profile.write_buffer;
+        let writes = [
+            profile.write_us,
+            profile.write_link,
+            f64::from(u8::from(!profile.shared_link)),
+            buffer.map_or(0.0, |buffer| buffer.bytes),
+            buffer.map_or(0.0, |buffer| buffer.ack_us),
+        ];
+        group(&WRITES, &writes);
+    }
+    if let Some(credit) = profile.byte_credit {
+        group(&BYTE_CREDIT, &[credit.per_us, credit.most]);
+    }
+    if let Some(credit) = profile.command_credit {
+        group(&COMMAND_CREDIT, &[credit.per_us * US_IN_S, credit.most]);
     }
     text
 }
 
-/// The profile in a file's text. Writes take as long as reads.
-pub fn read_model(text: &str) -> Result<Profile, BadModel> {
-    let mut lines = text.lines();
-    if lines.next().map(str::trim) != Some(HEAD) {
-        return Err(BadModel::NoModel);
-    }
-    let mut values = [None; NAMES.len()];
-    for (line, content) in (2..).zip(lines) {
-        let content = content.trim();
-        if content.is_empty() || content.starts_with('#') {
-            continue;
+/// The values of a file's lines.
+struct Lines(BTreeMap<&'static str, f64>);
+
+impl Lines {
+    fn of(text: &str) -> Result<Lines, BadModel> {
+        let mut lines = text.lines();
+        if lines.next().map(str::trim) != Some(HEAD) {
+            return Err(BadModel::NoModel);
         }
-        let bad = BadModel::Line { line };
-        let (name, value) = content.split_once('=').ok_or_else(|| bad.clone())?;
-        let at = NAMES.iter().position(|known| *known == name.trim());
-        let value: f64 = value.trim().parse().map_err(|_| bad.clone())?;
-        let at = at
-            .filter(|_| (0.0..=VALUE_MAX).contains(&value))
-            .ok_or(bad)?;
-        if values[at].replace(value).is_some() {
-            return Err(BadModel::Missing { name: NAMES[at] });
+        let mut values = BTreeMap::new();
+        for (line, content) in (2..).zip(lines) {
+            let content = content.trim();
+            if content.is_empty() || content.starts_with('#') {
+                continue;
+            }
+            let bad = BadModel::Line { line };
+            let (name, value) = content.split_once('=').ok_or_else(|| bad.clone())?;
+            let groups: [&[&'static str]; 4] = [&READS, &WRITES, &BYTE_CREDIT, &COMMAND_CREDIT];
+            let mut names = groups.iter().copied().flatten();
+            let name = names.find(|known| **known == name.trim());
+            let value: f64 = value.trim().parse().map_err(|_| bad.clone())?;
+            let name = name.filter(|_| (0.0..=VALUE_MAX).contains(&value));
+            let name = name.ok_or(bad)?;
+            if values.insert(*name, value).is_some() {
+                return Err(BadModel::Missing { name });
+            }
+        }
+        Ok(Lines(values))
+    }
+
+    /// Whether any line of a group is there.
+    fn has(&self, names: &[&str]) -> bool {
+        names.iter().any(|name| self.0.contains_key(name))
+    }
+
+    fn any(&self, name: &'static str) -> Result<f64, BadModel> {
+        self.0.get(name).copied().ok_or(BadModel::Missing { name })
+    }
+
+    /// A value with which one can divide.
+    fn positive(&self, name: &'static str) -> Result<f64, BadModel> {
+        let found = self.any(name)?;
+        match found >= VALUE_MIN {
+            true => Ok(found),
+            false => Err(BadModel::Missing { name }),
         }
     }
-    let value = |at: usize| values[at].ok_or(BadModel::Missing { name: NAMES[at] });
-    // Zero counts, or counts too large for their field, would make a device that cannot run.
-    let whole = |at: usize, most: f64| {
-        let found = value(at)?;
+
+    /// A count. Zero, or more than its field has room for, would make a device that cannot run.
+    fn whole(&self, name: &'static str, most: f64) -> Result<u32, BadModel> {
+        let found = self.any(name)?;
         match (1.0..=most).contains(&found) {
             true => Ok(found as u32),
-            false => Err(BadModel::Missing { name: NAMES[at] }),
+            false => Err(BadModel::Missing { name }),
         }
-    };
-    let positive = |at: usize| match value(at)? {
-        found if found >= VALUE_MIN => Ok(found),
-        _ => Err(BadModel::Missing { name: NAMES[at] }),
-    };
-    value(7)?;
-    Ok(Profile {
+    }
+
+    fn credit(&self, names: [&'static str; 2], unit: f64) -> Result<Option<Credit>, BadModel> {
+        let credit = || {
+            Ok(Credit {
+                per_us: (self.positive(names[0])? / unit).max(VALUE_MIN),
+                most: self.any(names[1])?,
+            })
+        };
+        self.has(&names).then(credit).transpose()
+    }
+}
+
+/// The profile in a file's text. Without measured writes they take as long as reads.
+pub fn read_model(text: &str) -> Result<Profile, BadModel> {
+    let lines = Lines::of(text)?;
+    lines.any("near_percent")?;
+    let read_us = lines.positive("read_us")?;
+    let read_link = lines.positive("read_mb_s")?;
+    let mut profile = Profile {
         name: "calibrated",
         standing: ProfileTrust::Calibrated,
-        units: whole(0, UNITS_MAX)?,
-        chunk_bytes: whole(1, CHUNK_BYTES_MAX)?,
-        read_us: positive(2)?,
-        write_us: positive(2)?,
-        fixed_us: value(3)?,
-        read_link: positive(4)?,
-        write_link: positive(4)?,
+        units: lines.whole("units", UNITS_MAX)?,
+        chunk_bytes: lines.whole("chunk_bytes", CHUNK_BYTES_MAX)?,
+        read_us,
+        write_us: read_us,
+        fixed_us: lines.any("fixed_us")?,
+        read_link,
+        write_link: read_link,
         shared_link: true,
-        command_bytes: whole(5, f64::from(u32::MAX))?.max(LINE_BYTES as u32),
-        command_us: value(6)?,
+        command_bytes: lines
+            .whole("command_bytes", f64::from(u32::MAX))?
+            .max(LINE_BYTES as u32),
+        command_us: lines.any("command_us")?,
         jitter: 0.0,
         tail: None,
         write_buffer: None,
-    })
+        byte_credit: lines.credit(BYTE_CREDIT, 1.0)?,
+        command_credit: lines.credit(COMMAND_CREDIT, US_IN_S)?,
+    };
+    if lines.has(&WRITES) {
+        let (bytes, ack_us) = (lines.any("buffer_bytes")?, lines.any("buffer_ack_us")?);
+        profile.write_us = lines.positive("write_us")?;
+        profile.write_link = lines.positive("write_mb_s")?;
+        profile.shared_link = lines.any("own_write_link")? == 0.0;
+        profile.write_buffer = (bytes >= 1.0).then_some(WriteBuffer { bytes, ack_us });
+    }
+    Ok(profile)
 }
 
 /// A model file is some hundred bytes.

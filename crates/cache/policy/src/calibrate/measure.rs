@@ -1,13 +1,13 @@
-//! Measures a device: reads at random places, several at a time, for each size and depth of a plan.
+//! Measures a device: requests to random places, several at a time, for each size and depth of a plan.
 //!
 //! Invariants
-//! - The device is only read, past the page cache, and the bytes in flight are bounded by the plan.
-//! - A cell has at least some reads, however long they take; the first read that fails, or is short, ends the
-//!   measurement.
-//! - Each cell and each run reads other places: a cache in the device may keep earlier ones.
+//! - Requests go past the page cache, and the bytes in flight are bounded by the plan. Nothing is written to a span that is
+//!   measured by reads.
+//! - A cell has at least some requests, however long they take; the first that fails, or is short, ends the measurement.
+//! - Each cell and each run has other places, and writes other bytes: a cache in the device may keep earlier ones.
 //! - The clock is an argument, so a test can measure a simulated device.
 //!
-//! Leaves to others: fitting a model to the cells (`fit.rs`).
+//! Leaves to others: fitting a model to the cells (`fit.rs`, `writes.rs`), and limits that show over time (`course.rs`).
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,24 +18,28 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 
 use super::Point;
+use crate::model::Op;
+use crate::policy::LINE_BYTES;
 
-/// Bytes of the reads of a plan.
+/// Bytes of the requests of a plan.
 const LENS: [u64; 6] = [4 << 10, 16 << 10, 64 << 10, 128 << 10, 512 << 10, 2 << 20];
-/// Reads in flight at a time.
+/// Requests in flight at a time.
 const DEPTHS: [u32; 4] = [1, 4, 16, 64];
 /// The time for each size and depth.
 const CELL_TIME: Duration = Duration::from_secs(2);
 /// The most bytes in flight.
 const IN_FLIGHT_MAX: u64 = 16 << 20;
 
-/// The reads, and the time for them.
+/// The requests, and the time for them.
 #[derive(Debug, Clone)]
 pub struct MeasurePlan {
     /// Multiples of 4096.
     pub lens: Vec<u64>,
     pub depths: Vec<u32>,
-    /// For each cell; some reads are made even if they take longer.
+    /// For each cell; some requests are made even if they take longer.
     pub time: Duration,
+    /// For each cell before that: where a burst is faster, the time in which its credit is used up.
+    pub warm_up: Duration,
     /// At most this many bytes are in flight: more would only measure the link again.
     pub in_flight_bytes_max: u64,
 }
@@ -46,6 +50,7 @@ impl Default for MeasurePlan {
             lens: LENS.to_vec(),
             depths: DEPTHS.to_vec(),
             time: CELL_TIME,
+            warm_up: Duration::ZERO,
             in_flight_bytes_max: IN_FLIGHT_MAX,
         }
     }
@@ -66,9 +71,9 @@ impl MeasurePlan {
 /// Why a path cannot be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
-    #[error("{have} bytes are too few for random reads; {least} are needed")]
+    #[error("{have} bytes are too few for random requests; {least} are needed")]
     TooSmall { have: u64, least: u64 },
-    #[error("no memory for {depth} reads of {len} bytes")]
+    #[error("no memory for {depth} requests of {len} bytes")]
     Memory {
         len: u64,
         depth: u32,
@@ -81,8 +86,9 @@ pub enum MeasureError {
         #[source]
         error: io::Error,
     },
-    #[error("a read of {len} bytes at byte {offset} failed")]
-    Read {
+    #[error("a {} of {len} bytes at byte {offset} failed", name(*op))]
+    Request {
+        op: Op,
         offset: u64,
         len: u64,
         #[source]
@@ -99,48 +105,84 @@ impl MeasureError {
             MeasureError::Threads { .. } => {
                 "allow this user more threads (`ulimit -u`; TasksMax in a systemd unit)"
             }
-            MeasureError::Read { .. } => "check the device; `dmesg` may show more",
+            MeasureError::Request { .. } => "check the device; `dmesg` may show more",
         }
     }
 }
 
-/// The range must hold this many of the longest reads.
+/// The word for a request in texts.
+pub(super) fn name(op: Op) -> &'static str {
+    match op {
+        Op::Read => "read",
+        Op::Write => "write",
+    }
+}
+
+/// The range must hold this many of the longest requests.
 const PLACES: u64 = 64;
-/// Each reader makes this many reads, however long they take.
-const READS_LEAST: u64 = 3;
+/// Each thread makes this many requests, however long they take.
+const REQUESTS_LEAST: u64 = 3;
+
+/// A file or a device that is measured, and by which requests.
+#[derive(Clone, Copy)]
+pub struct Span<'a> {
+    pub file: &'a dyn File,
+    /// The bytes from the beginning that requests may go to.
+    pub len_bytes: u64,
+    /// Writes replace what is there.
+    pub op: Op,
+    /// Grows by what is written.
+    pub written_bytes: &'a AtomicU64,
+}
 
 /// Measures all cells, bypassing the page cache. Calls `on_cell` after each cell.
 pub fn measure(
-    file: &dyn File,
-    len_bytes: u64,
+    span: Span<'_>,
     plan: &MeasurePlan,
     clock: &dyn Clock,
     on_cell: &dyn Fn(&Point),
 ) -> Result<Vec<Point>, MeasureError> {
     let longest = plan.lens.iter().copied().max().unwrap_or(0);
     let least = longest.saturating_mul(PLACES);
-    if len_bytes < least || longest == 0 {
-        let have = len_bytes;
+    if span.len_bytes < least || longest == 0 {
+        let have = span.len_bytes;
         return Err(MeasureError::TooSmall { have, least });
     }
     let mut points = Vec::new();
-    for (len, depth) in plan.cells() {
-        let point = cell(file, len_bytes, len, depth, plan.time, clock)?;
+    for shape in plan.cells() {
+        let point = cell(span, shape, (plan.warm_up, plan.time), clock)?;
         on_cell(&point);
         points.push(point);
     }
     Ok(points)
 }
 
-/// `depth` readers, each with one read in flight at a time.
-fn cell(
-    file: &dyn File,
-    len_bytes: u64,
-    len: u64,
-    depth: u32,
-    time: Duration,
+/// Equal requests of both spans at the same time.
+pub fn together(
+    spans: [Span<'_>; 2],
+    shape: (u64, u32),
+    plan: &MeasurePlan,
+    clock: &dyn Clock,
+) -> Result<[Point; 2], MeasureError> {
+    let one = |n: usize| cell(spans[n], shape, (plan.warm_up, plan.time), clock);
+    let both = side_by_side(2, one).map_err(|error| MeasureError::Threads { depth: 2, error })?;
+    let both: Vec<Point> = both.into_iter().collect::<Result<_, _>>()?;
+    Ok([both[0], both[1]])
+}
+
+/// `depth` threads, each with one request of `len` bytes in flight at a time. Those of the first `warm_up` do not count.
+pub(super) fn cell(
+    span: Span<'_>,
+    (len, depth): (u64, u32),
+    (warm_up, time): (Duration, Duration),
     clock: &dyn Clock,
 ) -> Result<Point, MeasureError> {
+    let Span {
+        file,
+        len_bytes,
+        op,
+        written_bytes,
+    } = span;
     let pool = Pool::new(depth as usize, len as usize).map_err(|error| MeasureError::Memory {
         len,
         depth,
@@ -148,38 +190,66 @@ fn cell(
     })?;
     let (count, took_ns) = (AtomicU64::new(0), AtomicU64::new(0));
     let failed = AtomicBool::new(false);
-    let end = clock.now() + time;
+    let from = clock.now() + warm_up;
+    let end = from + time;
     // Other places for each cell and each run: a cache in or behind the device may keep earlier ones.
     let seed = end.as_nanos() as u64 ^ len << 32 ^ u64::from(depth) << 16;
-    let read = |reader: usize| -> Result<(), MeasureError> {
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ reader as u64);
+    let ask = |thread: usize| -> Result<(), MeasureError> {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ thread as u64);
         let Some(mut buffer) = pool.take() else {
             return Ok(());
         };
-        let mut reads = 0;
-        while !failed.load(Ordering::Relaxed) && (reads < READS_LEAST || clock.now() < end) {
+        let buffer = &mut buffer[..len as usize];
+        if op == Op::Write {
+            random.fill_bytes(buffer);
+        }
+        let mut counted = 0;
+        while !failed.load(Ordering::Relaxed) && (counted < REQUESTS_LEAST || clock.now() < end) {
             let offset = random.next_u64() % (len_bytes / len) * len;
+            if op == Op::Write {
+                // No two are alike in any line, so that a device which keeps equal blocks once writes all of them.
+                for line in buffer.chunks_mut(LINE_BYTES as usize) {
+                    let at = line.len().min(8);
+                    line[..at].copy_from_slice(&random.next_u64().to_le_bytes()[..at]);
+                }
+            }
             let begun = clock.now();
-            let done = file.read_full_at(&mut buffer[..len as usize], offset, Via::Direct);
-            let short = || io::Error::from(io::ErrorKind::UnexpectedEof);
-            let done = done.and_then(|n| (n as u64 == len).then_some(()).ok_or_else(short));
+            let done = match op {
+                Op::Read => {
+                    let done = file.read_full_at(buffer, offset, Via::Direct);
+                    let short = || io::Error::from(io::ErrorKind::UnexpectedEof);
+                    done.and_then(|n| (n as u64 == len).then_some(()).ok_or_else(short))
+                }
+                Op::Write => {
+                    written_bytes.fetch_add(len, Ordering::Relaxed);
+                    file.write_all_at(buffer, offset, Via::Direct)
+                }
+            };
             if let Err(error) = done {
                 failed.store(true, Ordering::Relaxed);
-                return Err(MeasureError::Read { offset, len, error });
+                return Err(MeasureError::Request {
+                    op,
+                    offset,
+                    len,
+                    error,
+                });
             }
-            let ns = clock.now().saturating_sub(begun).as_nanos() as u64;
-            took_ns.fetch_add(ns, Ordering::Relaxed);
-            reads += 1;
+            if begun >= from {
+                let ns = clock.now().saturating_sub(begun).as_nanos() as u64;
+                took_ns.fetch_add(ns, Ordering::Relaxed);
+                counted += 1;
+            }
         }
-        count.fetch_add(reads, Ordering::Relaxed);
+        count.fetch_add(counted, Ordering::Relaxed);
         Ok(())
     };
-    side_by_side(depth as usize, read)
+    side_by_side(depth as usize, ask)
         .map_err(|error| MeasureError::Threads { depth, error })?
         .into_iter()
         .collect::<Result<(), _>>()?;
     let count = count.into_inner();
     Ok(Point {
+        op,
         len_bytes: len,
         depth,
         mean_us: took_ns.into_inner() as f64 / 1000.0 / count.max(1) as f64,

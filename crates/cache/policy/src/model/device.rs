@@ -16,7 +16,7 @@ use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 
 use super::Nanos;
 use super::Profile;
-use super::stations::Server;
+use super::stations::{Bucket, Server};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
@@ -79,6 +79,8 @@ pub struct Device {
     profile: Profile,
     random: Xoshiro256PlusPlus,
     jitter: Option<LogNormal<f64>>,
+    byte_credit: Option<Bucket>,
+    command_credit: Option<Bucket>,
     command: Server,
     units: Vec<Server>,
     read_link: Server,
@@ -122,6 +124,8 @@ impl Device {
         Device {
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
             jitter: jitter.filter(|_| profile.jitter > 0.0),
+            byte_credit: profile.byte_credit.map(Bucket::new),
+            command_credit: profile.command_credit.map(Bucket::new),
             command: Server::default(),
             units: vec![Server::default(); profile.units as usize],
             read_link: Server::default(),
@@ -136,6 +140,20 @@ impl Device {
             in_flight: 0,
             profile: profile.clone(),
         }
+    }
+
+    /// The same device after a long burst of such requests: no credit is left, and after writes their buffer is full.
+    pub fn after_a_burst(mut self, op: Op) -> Device {
+        let credits = self.byte_credit.iter_mut().chain(&mut self.command_credit);
+        credits.for_each(Bucket::empty);
+        if let Some(buffer) = self.profile.write_buffer.filter(|_| op == Op::Write) {
+            let bytes = buffer.bytes as u64;
+            self.buffer.held = bytes;
+            self.buffer.undrained = bytes;
+            self.buffer.accepted = bytes;
+            self.drain(0);
+        }
+        self
     }
 
     pub fn profile(&self) -> &Profile {
@@ -158,7 +176,8 @@ impl Device {
         let mut start = request.offset;
         while start < end {
             let stop = end.min(start + command_bytes);
-            let at = self.command.serve(now, nanos(self.profile.command_us));
+            let granted = self.granted(now, stop - start);
+            let at = self.command.serve(granted, nanos(self.profile.command_us));
             if !buffered {
                 self.spread(at, id, request.op, start..stop);
             }
@@ -168,6 +187,16 @@ impl Device {
             self.buffer.waiting.push_back(id);
             self.acknowledge(now);
         }
+    }
+
+    /// When the limits let a command of `len` bytes pass.
+    fn granted(&mut self, now: Nanos, len: u64) -> Nanos {
+        let take = |bucket: &mut Option<Bucket>, cost| {
+            let bucket = bucket.as_mut();
+            bucket.map_or(now, |bucket| bucket.take(now, cost))
+        };
+        let bytes = take(&mut self.byte_credit, len as f64);
+        bytes.max(take(&mut self.command_credit, 1.0))
     }
 
     /// Takes an order at `now`; times and `id` as for [`Device::submit`].

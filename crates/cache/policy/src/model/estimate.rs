@@ -1,4 +1,7 @@
 //! Closed-form estimates, without running the model.
+//!
+//! Invariants
+//! - A device with limits is judged by the rates that last: a policy that counts on credit runs out of it.
 
 use longshore_balance::Outlook;
 
@@ -12,9 +15,9 @@ impl Profile {
         Outlook {
             base_us: self.fixed_us + self.read_us,
             overlaps: true,
-            command_us: self.command_us,
+            command_us: self.lasting_command_us(),
             command_bytes: u64::from(self.command_bytes),
-            rate_bytes_per_us: self.read_link,
+            rate_bytes_per_us: self.lasting_rate(Op::Read),
             write_harm_us: harm_us,
             write_wait_us: match self.shared_link {
                 true => harm_us,
@@ -33,10 +36,10 @@ impl Profile {
     /// On a shared link, a write's own time. Otherwise a write occupies units, and delays reads that need them.
     fn write_harm_us(&self) -> f64 {
         if self.shared_link {
-            return 1.0 / self.write_link;
+            return 1.0 / self.lasting_rate(Op::Write);
         }
         let in_units = f64::from(self.units) * f64::from(self.chunk_bytes);
-        let needed = self.read_link * self.read_us / in_units;
+        let needed = self.lasting_rate(Op::Read) * self.read_us / in_units;
         needed.min(1.0) * self.write_us / in_units
     }
 
@@ -52,6 +55,18 @@ impl Profile {
         }
     }
 
+    /// The link, or the limit of bytes if that is lower.
+    fn lasting_rate(&self, op: Op) -> f64 {
+        let limit = self.byte_credit.map(|credit| credit.per_us);
+        limit.map_or(self.link(op), |limit| limit.min(self.link(op)))
+    }
+
+    /// The command server's time, or the time between commands that the limit lets pass if that is longer.
+    fn lasting_command_us(&self) -> f64 {
+        let limit = self.command_credit.map(|credit| 1.0 / credit.per_us);
+        limit.map_or(self.command_us, |limit| limit.max(self.command_us))
+    }
+
     fn unit_us(&self, op: Op) -> f64 {
         match op {
             Op::Read => self.read_us,
@@ -59,7 +74,7 @@ impl Profile {
         }
     }
 
-    /// Latency of a lone request in µs.
+    /// Latency of a lone request in µs, with credit where there are limits.
     pub fn unloaded_us(&self, op: Op, len_bytes: u64) -> f64 {
         let chunk = f64::from(self.chunk_bytes);
         let chunks = len_bytes.div_ceil(u64::from(self.chunk_bytes)).max(1);
@@ -73,21 +88,24 @@ impl Profile {
             + units_last.max(link_last)
     }
 
-    /// The highest rate in bytes per µs for requests of `len_bytes` bytes.
+    /// The highest rate that lasts in bytes per µs, for requests of `len_bytes` bytes.
     pub fn capacity(&self, op: Op, len_bytes: u64) -> f64 {
         let units = f64::from(self.units) * f64::from(self.chunk_bytes) / self.unit_us(op);
         let per_command = len_bytes.min(u64::from(self.command_bytes)) as f64;
-        units.min(self.link(op)).min(per_command / self.command_us)
+        units
+            .min(self.lasting_rate(op))
+            .min(per_command / self.lasting_command_us())
     }
 
     /// Bytes in flight that keep the link busy: further ones only wait.
     pub fn bandwidth_delay_bytes(&self, op: Op) -> f64 {
-        self.link(op) * self.unloaded_us(op, u64::from(self.chunk_bytes))
+        self.lasting_rate(op) * self.unloaded_us(op, u64::from(self.chunk_bytes))
     }
 
     /// The time of a request in µs with `in_flight` bytes before it: as much as a policy can know.
     pub fn loaded_us(&self, op: Op, len_bytes: u64, in_flight: u64) -> f64 {
-        let moved = (in_flight + len_bytes) as f64 / self.link(op);
-        self.fixed_us + self.unit_us(op) + self.commands(len_bytes) as f64 * self.command_us + moved
+        let moved = (in_flight + len_bytes) as f64 / self.lasting_rate(op);
+        let commands = self.commands(len_bytes) as f64 * self.lasting_command_us();
+        self.fixed_us + self.unit_us(op) + commands + moved
     }
 }

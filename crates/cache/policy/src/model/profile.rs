@@ -34,6 +34,15 @@ pub struct WriteBuffer {
     pub ack_us: f64,
 }
 
+/// A limit that a device may exceed for a while: a token bucket, as volumes of clouds have. It is full when the device begins.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Credit {
+    /// Units that come back in a µs: the rate that lasts.
+    pub per_us: f64,
+    /// The most units that are kept.
+    pub most: f64,
+}
+
 /// One kind of device. Times in µs, sizes in bytes, rates in bytes/µs (10^6 bytes/s).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
@@ -59,12 +68,15 @@ pub struct Profile {
     pub jitter: f64,
     pub tail: Option<Tail>,
     pub write_buffer: Option<WriteBuffer>,
+    /// A limit of bytes, and one of commands, of reads and writes together.
+    pub byte_credit: Option<Credit>,
+    pub command_credit: Option<Credit>,
 }
 
 const KIB: u32 = 1 << 10;
 const MIB: u32 = 1 << 20;
 
-/// The common values of most profiles: no jitter, no tail, no buffer, a link for each direction.
+/// The common values of most profiles: no jitter, no tail, no buffer, no limits, a link for each direction.
 const PLAIN: Profile = Profile {
     name: "",
     standing: ProfileTrust::Provisional,
@@ -81,6 +93,8 @@ const PLAIN: Profile = Profile {
     jitter: 0.0,
     tail: None,
     write_buffer: None,
+    byte_credit: None,
+    command_credit: None,
 };
 
 const fn tail(chance: f64, extra_us: f64) -> Option<Tail> {

@@ -2,19 +2,20 @@
 
 use super::{Device, Nanos, Op, Profile, Request};
 
-/// The figures of a device with a constant number of equal reads in flight.
+/// The figures of a device with a constant number of equal requests in flight.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Steady {
-    /// Mean time of one read, in µs.
+    /// Mean time of one request, in µs.
     pub mean_us: f64,
     pub bytes_per_us: f64,
 }
 
 impl Profile {
-    /// Reads of `len_bytes` bytes at random places, `depth` (1 or more) at a time, until `count` have finished, not
-    /// counting those that found an idle device.
-    pub fn steady(&self, len_bytes: u64, depth: u32, count: u64, seed: u64) -> Steady {
-        let mut device = Device::new(self, seed);
+    /// Requests of `len_bytes` bytes at random places, `depth` (1 or more) at a time, until `count` have finished, not
+    /// counting those that found an idle device. It begins after a long burst of
+    /// such requests.
+    pub fn steady(&self, op: Op, (len_bytes, depth): (u64, u32), count: u64, seed: u64) -> Steady {
+        let mut device = Device::new(self, seed).after_a_burst(op);
         let mut begun: Vec<Nanos> = vec![0; depth as usize];
         let mut place = seed;
         let mut submit = |device: &mut Device, now, id| {
@@ -22,17 +23,12 @@ impl Profile {
             place = place
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
-            let offset = (place >> 33) * len_bytes.max(4096);
-            let op = Op::Read;
-            device.submit(
-                now,
-                id,
-                Request {
-                    op,
-                    offset,
-                    len_bytes,
-                },
-            );
+            let request = Request {
+                op,
+                offset: (place >> 33) * len_bytes.max(4096),
+                len_bytes,
+            };
+            device.submit(now, id, request);
         };
         (0..u64::from(depth)).for_each(|id| submit(&mut device, 0, id));
         let (mut ended, mut sum_us, mut from, mut until) = (0, 0.0, 0, 0);

@@ -290,3 +290,52 @@ fn every_pair_names_profiles_that_there_are() {
         assert!(Profile::named(pair.fast).is_some() && Profile::named(pair.slow).is_some());
     }
 }
+
+#[test]
+fn a_burst_is_as_fast_as_without_a_limit_until_its_credit_is_used_up() {
+    let unlimited = Profile::named("ebs-gp3-max").unwrap();
+    let bytes = Credit {
+        per_us: 125.0,
+        most: 1e9,
+    };
+    let limited = Profile {
+        byte_credit: Some(bytes),
+        ..unlimited.clone()
+    };
+    let ask = |profile, count| {
+        closed_loop(profile, 32, count, |n| Request {
+            op: Op::Read,
+            offset: scattered(n) % (1 << 40) / 4096 * 4096,
+            len_bytes: 256 << 10,
+        })
+    };
+    // The first 500 MB come at the full rate; of 4 GB all but the credit, and what comes back meanwhile, at the limit.
+    let (_, burst, _) = ask(&limited, 2000);
+    let (_, full, _) = ask(unlimited, 2000);
+    assert!((burst / full - 1.0).abs() < 0.01, "{burst} {full}");
+    let (_, rate, _) = ask(&limited, 16_000);
+    let total = 16_000.0 * f64::from(256 << 10);
+    let expected = total / ((total - bytes.most) / bytes.per_us);
+    assert!((rate / expected - 1.0).abs() < 0.02, "{rate} {expected}");
+    let lasting = limited.steady(Op::Read, (256 << 10, 32), 2000, 1);
+    assert!(
+        (lasting.bytes_per_us / 125.0 - 1.0).abs() < 0.05,
+        "{lasting:?}"
+    );
+    // Whoever asks for less than the limit never waits for it.
+    let slow = |profile: &Profile| profile.steady(Op::Read, (4096, 1), 500, 1).mean_us;
+    assert_eq!(slow(&limited), slow(unlimited));
+    assert_eq!(limited.outlook().rate_bytes_per_us, 125.0);
+    let few = Profile {
+        command_credit: Some(Credit {
+            per_us: 1e-3,
+            most: 10.0,
+        }),
+        ..unlimited.clone()
+    };
+    let lasting = few.steady(Op::Read, (4096, 16), 500, 1);
+    assert!(
+        (lasting.mean_us / 16_000.0 - 1.0).abs() < 0.05,
+        "{lasting:?}"
+    );
+}

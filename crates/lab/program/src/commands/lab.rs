@@ -14,8 +14,9 @@ use longshore_accel::nvcomp;
 use longshore_codec::Level;
 use longshore_io::{Via, child};
 use longshore_pipeline::SourceSpec;
+use longshore_policy::model::Profile;
 use longshore_studies::bench::{BenchSpec, bench};
-use longshore_studies::cache_figures::{FiguresSpec, cache_figures};
+use longshore_studies::cache_figures::{FiguresSpec, PairSpec, cache_figures, pair_figures};
 use longshore_studies::compare::{CompareSpec, compare};
 use longshore_studies::device_check::{DeviceCheckSpec, device_check};
 use longshore_studies::network::{NetworkSpec, network};
@@ -35,11 +36,11 @@ use longshore_terminal::program::MEASURED;
 use super::answers::{
     SAMPLE_BYTES, SAMPLE_BYTES_QUICK, answer, context_with_accelerators, failure, run_context,
 };
-use super::{figures, loads};
+use super::{figures, loads, simulate};
 use crate::context::Context;
 use crate::options::{
-    Bench, CacheFigures, Compare, DeviceCheck, Lab, Network, OffloadStudy, Sample, SampleOptions,
-    Study, Sweep,
+    Bench, CacheFigures, Compare, DeviceCheck, Lab, Network, OffloadStudy, PUBLISHED_PAIR, Sample,
+    SampleOptions, Study, Sweep,
 };
 
 const STRIPES_QUICK: [usize; 3] = [1, 4, 16];
@@ -310,8 +311,33 @@ fn run_cache_figures(options: &CacheFigures, context: &Context) -> Result<Exit, 
         quick: options.quick,
     };
     let step = |line: &str| context.output.remark(&format!("{line}\n"));
-    let report = cache_figures(&spec, &step).map_err(failure)?;
+    let report = match pair_of(options, context)? {
+        Some(pair) => pair_figures(&pair, &spec, &step),
+        None => cache_figures(&spec, &step),
+    };
+    let report = report.map_err(failure)?;
     answer(Exit::Done, report, options.quick, &options.written, context)
+}
+
+/// The two devices that are asked for, if any is.
+fn pair_of(options: &CacheFigures, context: &Context) -> Result<Option<PairSpec>, Failure> {
+    let models = [options.fast_model.as_deref(), options.slow_model.as_deref()];
+    let pair = match (&options.pair, models) {
+        (Some(pair), _) => pair.as_str(),
+        (None, [None, None]) => return Ok(None),
+        (None, _) => PUBLISHED_PAIR,
+    };
+    let (fast, slow) = simulate::devices(pair, models, context)?;
+    let name = |n: usize, profile: &Profile| match models[n].and_then(Path::file_name) {
+        Some(name) => name.to_string_lossy().into_owned(),
+        None => profile.name.to_owned(),
+    };
+    Ok(Some(PairSpec {
+        fast_name: name(0, &fast),
+        slow_name: name(1, &slow),
+        fast,
+        slow,
+    }))
 }
 
 /// The two sizes that memory must not depend on: much data, and many names.

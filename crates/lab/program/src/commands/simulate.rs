@@ -158,10 +158,15 @@ impl Read for Bytes {
     }
 }
 
-fn study<'a>(options: &'a Simulate, context: &Context) -> Result<Study<'a>, Failure> {
-    let (fast, slow) = options.pair.split_once('/').ok_or_else(|| {
+/// The devices of a pair, FAST/SLOW, with models in place of their profiles.
+pub(super) fn devices(
+    pair: &str,
+    [fast_model, slow_model]: [Option<&Path>; 2],
+    context: &Context,
+) -> Result<(Profile, Profile), Failure> {
+    let (fast, slow) = pair.split_once('/').ok_or_else(|| {
         Failure::usage(
-            format!("{:?} is not a pair", options.pair),
+            format!("{pair:?} is not a pair"),
             "name two profiles: FAST/SLOW",
         )
     })?;
@@ -170,8 +175,12 @@ fn study<'a>(options: &'a Simulate, context: &Context) -> Result<Study<'a>, Fail
             .map_err(|e| Failure::of(Exit::Usage, &e, numbers::FILE_UNUSABLE, e.hint())),
         None => profile(name),
     };
-    let fast = side(fast, options.fast_model.as_deref())?;
-    let slow = side(slow, options.slow_model.as_deref())?;
+    Ok((side(fast, fast_model)?, side(slow, slow_model)?))
+}
+
+fn study<'a>(options: &'a Simulate, context: &Context) -> Result<Study<'a>, Failure> {
+    let models = [options.fast_model.as_deref(), options.slow_model.as_deref()];
+    let (fast, slow) = devices(&options.pair, models, context)?;
     let load = load(options, context)?;
     let measured = u64::from(options.seconds) * 1_000_000_000;
     let (touched_bytes, warm_bytes, warm_up, measured) = match &load {

@@ -156,6 +156,9 @@ impl WhoShares {
     }
 }
 
+/// The devices of the published study.
+pub const PUBLISHED_PAIR: &str = "optane-905p/samsung-970pro";
+
 /// Runs a load against a modelled pair of devices, under one policy after another.
 ///
 /// Devices are models in virtual time (docs/cache.md), not measurements of this machine. Provisional profiles come
@@ -170,7 +173,7 @@ pub struct Simulate {
     #[arg(
         long,
         value_name = "FAST/SLOW",
-        default_value = "optane-905p/samsung-970pro"
+        default_value = PUBLISHED_PAIR
     )]
     pub pair: String,
 

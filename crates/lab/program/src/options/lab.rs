@@ -441,13 +441,15 @@ pub struct OffloadStudy {
 }
 
 const TEACH_FIGURES: &str = "\
-Example:
+Examples:
   longshore lab cache-figures --html cache.html
+  longshore lab cache-figures --fast-model fast.model --slow-model slow.model --html pair.html
 
-Not for: facts about your own device. Everything is simulated; `longshore cache calibrate` measures
-a device.";
+Not for: facts about a device that was not measured. Everything is simulated; `longshore cache calibrate`
+measures a device.";
 
-/// Draws the published study of device-aware caching from the model: latencies, queries, policies.
+/// Draws the published study of device-aware caching from the model: latencies, queries, policies. Or the same of any two
+/// devices: a map of where each answers sooner.
 ///
 /// The same figures come out on any machine.
 #[derive(Debug, Args)]
@@ -465,6 +467,24 @@ pub struct CacheFigures {
     /// numbers.
     #[arg(long)]
     pub quick: bool,
+
+    /// Two profiles instead of the published study: where each answers sooner, and what policies make of both.
+    ///
+    /// By default the study's own figures are drawn. `longshore cache simulate --help` names the profiles.
+    #[arg(long, value_name = "FAST/SLOW")]
+    pub pair: Option<String>,
+
+    /// A model that `longshore cache calibrate` made, instead of the pair's fast device.
+    ///
+    /// For a device of your own. By default the device is the named profile of --pair, and without that the study's.
+    #[arg(long, value_name = "FILE")]
+    pub fast_model: Option<PathBuf>,
+
+    /// The same instead of the slow device.
+    ///
+    /// For a device of your own. By default the device is the named profile of --pair, and without that the study's.
+    #[arg(long, value_name = "FILE")]
+    pub slow_model: Option<PathBuf>,
 
     #[command(flatten)]
     pub written: OutputOptions,

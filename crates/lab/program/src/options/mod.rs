@@ -18,7 +18,7 @@ mod written;
 use clap::{Parser, Subcommand};
 pub use longshore_terminal::global::Global;
 
-pub use cache::{Cache, CacheAction, CacheGrid, Simulate, WhoShares};
+pub use cache::{Cache, CacheAction, CacheGrid, PUBLISHED_PAIR, Simulate, WhoShares};
 pub use figures::{FigureOfPaper, FigureOptions, FiguresOfPapers};
 pub use lab::{
     Bench, CacheFigures, Compare, DeviceCheck, Lab, Network, OffloadStudy, Sample, SampleOptions,

@@ -7,17 +7,22 @@
 //!
 //! Leaves to others: the simulation (`longshore-simulator`), and the forms of a report (`report`).
 
+mod map;
+mod pair;
 mod tpch;
 
+pub(crate) use map::RatioLine;
+pub use pair::{PairSpec, pair_figures};
+
 use anyhow::{Context, Result};
-use longshore_policy::model::{Nanos, Profile, ProfileTrust};
+use longshore_policy::model::{Nanos, Op, Profile, ProfileTrust};
 use longshore_simulator::Choice;
 use longshore_simulator::sim::{
     self, ClosedLoop, Mix, Outcome, Phases, Scenario, Source, WarmUp, settled,
 };
 
 use crate::report::{
-    At, Axis, Cell, Chart, Column, Positions, Report, ReportFormat, Section, Series, Side, Table,
+    At, Axis, Chart, Column, Positions, Report, ReportFormat, Section, Series, Side, Table,
 };
 
 /// The settings of the figures.
@@ -37,8 +42,6 @@ const REGION_BYTES: u64 = 1 << 30;
 /// The published pair, and the one of the last figure, whose devices take fewer steps to simulate.
 const PAPER: (&str, &str) = ("optane-905p", "samsung-970pro");
 const REVERSED: (&str, &str) = ("ec2-local-nvme", "ebs-gp3-max");
-const LENS: [u64; 8] = [4, 16, 64, 128, 256, 512, 1024, 2048];
-const DEPTHS: [u32; 5] = [1, 4, 16, 32, 64];
 const POLICIES: [&str; 7] = [
     "none",
     "none-waits",
@@ -58,7 +61,7 @@ pub fn cache_figures(spec: &FiguresSpec, on_step: &dyn Fn(&str)) -> Result<Repor
     on_step("latencies");
     let (queries, asked) = queries(spec)?;
     on_step("queries");
-    let policies = policies(spec)?;
+    let policies = policies(spec, &published()?)?;
     on_step("policies");
     let change = change(spec)?;
     on_step("change of the load");
@@ -80,9 +83,32 @@ pub fn cache_figures(spec: &FiguresSpec, on_step: &dyn Fn(&str)) -> Result<Repor
     })
 }
 
-fn profiles((fast, slow): (&str, &str)) -> Result<(&'static Profile, &'static Profile)> {
+/// Two devices, and their names in texts.
+#[derive(Debug, Clone)]
+pub(crate) struct Devices<'a> {
+    pub fast: &'a Profile,
+    pub slow: &'a Profile,
+    pub fast_name: &'a str,
+    pub slow_name: &'a str,
+}
+
+fn devices((fast_name, slow_name): (&'static str, &'static str)) -> Result<Devices<'static>> {
     let named = |name: &str| Profile::named(name).with_context(|| format!("no profile {name}"));
-    Ok((named(fast)?, named(slow)?))
+    Ok(Devices {
+        fast: named(fast_name)?,
+        slow: named(slow_name)?,
+        fast_name,
+        slow_name,
+    })
+}
+
+/// The published pair, by the names that the study has for it.
+fn published() -> Result<Devices<'static>> {
+    Ok(Devices {
+        fast_name: "Optane",
+        slow_name: "flash",
+        ..devices(PAPER)?
+    })
 }
 
 fn platform(spec: &FiguresSpec) -> Result<Vec<(String, String)>> {
@@ -91,7 +117,7 @@ fn platform(spec: &FiguresSpec) -> Result<Vec<(String, String)>> {
         ("Seed".to_owned(), spec.seed.to_string()),
     ];
     for pair in [PAPER, REVERSED] {
-        let (fast, slow) = profiles(pair)?;
+        let Devices { fast, slow, .. } = devices(pair)?;
         let standing = match (fast.standing, slow.standing) {
             (ProfileTrust::Calibrated, ProfileTrust::Calibrated) => {
                 "calibrated on published figures"
@@ -106,84 +132,29 @@ fn platform(spec: &FiguresSpec) -> Result<Vec<(String, String)>> {
     Ok(facts)
 }
 
-fn kib(len_kib: u64) -> String {
-    match len_kib {
-        1024.. => format!("{}M", len_kib >> 10),
-        _ => format!("{len_kib}K"),
-    }
-}
-
-/// A depth, and for each size how many times as long the flash takes.
-pub(crate) type LatencyLine = (u32, Vec<f64>);
-
 /// How much sooner the Optane answers, by size and depth.
-pub(crate) fn latency(spec: &FiguresSpec) -> Result<(Section, Vec<LatencyLine>)> {
-    let (optane, flash) = profiles(PAPER)?;
-    let ratio = |kib: u64, depth: u32| {
-        let count = (200_000 / kib).clamp(300, 8000).max(20 * u64::from(depth));
-        let count = if spec.quick { count.min(400) } else { count };
-        let mean = |p: &Profile| p.steady(kib << 10, depth, count, spec.seed).mean_us;
-        mean(flash) / mean(optane)
-    };
-    let lines: Vec<LatencyLine> = DEPTHS
-        .iter()
-        .map(|depth| (*depth, LENS.iter().map(|kib| ratio(*kib, *depth)).collect()))
-        .collect();
-    let mut columns = vec![Column::number("Depth", "", 0)];
-    columns.extend(LENS.iter().map(|len| Column::number(&kib(*len), "", 2)));
-    let rows = lines.iter().map(|(depth, ratios)| {
-        let ratios = ratios.iter().map(|ratio| Cell::from(*ratio));
-        std::iter::once(Cell::from(f64::from(*depth)))
-            .chain(ratios)
-            .collect()
-    });
-    let mut series: Vec<Series> = lines
-        .iter()
-        .map(|(depth, ratios)| {
-            let values = ratios.iter().copied().map(Some).collect();
-            Series::new(&format!("depth {depth}"), values)
-        })
-        .collect();
-    let mut even = Series::new("equally fast", vec![Some(1.0); LENS.len()]);
-    even.dashed = true;
-    series.push(even);
-    let section = Section {
-        heading: "Latency: flash over Optane".into(),
-        prose: vec![
-            "Mean latency of random reads on a Samsung 970 Pro over that on an Optane 905P, by the size of a read \
-             and the number in flight. Above 1 the Optane is faster. The study's picture has no figures but \"7.4 times\" \
-             at the left; the others follow from the model."
-                .into(),
-        ],
-        table: Some(Table {
-            columns,
-            row_values: rows.collect(),
-        }),
-        charts: vec![Chart {
-            title: "How many times as long the flash takes".into(),
-            form: ReportFormat::Line,
-            x: Positions {
-                label: "Size of a read".into(),
-                unit: String::new(),
-                at: At::Names(LENS.iter().map(|len| kib(*len)).collect()),
-            },
-            y: Axis::new("Flash / Optane", ""),
-            y_right: None,
-            series,
-        }],
-    };
+pub(crate) fn latency(spec: &FiguresSpec) -> Result<(Section, Vec<RatioLine>)> {
+    let devices = published()?;
+    let (mut section, lines) = map::latencies(spec, &devices, Op::Read);
+    section.heading = "Latency: flash over Optane".into();
+    section.prose = vec![
+        "Mean latency of random reads on a Samsung 970 Pro over that on an Optane 905P, by the size of a read \
+         and the number in flight. Above 1 the Optane is faster. The study's picture has no figures but \"7.4 times\" \
+         at the left; the others follow from the model."
+            .into(),
+    ];
     Ok((section, lines))
 }
 
 /// One policy under one mix, with everything resident.
 fn simulate(
     spec: &FiguresSpec,
-    pair: (&str, &str),
+    devices: &Devices<'_>,
     policy: &str,
     (warm_up, measured): (WarmUp, Nanos),
     source: &mut dyn Source,
 ) -> Result<Outcome> {
-    let (fast, slow) = profiles(pair)?;
+    let Devices { fast, slow, .. } = *devices;
     let scenario = Scenario {
         fast,
         slow,
@@ -204,14 +175,14 @@ fn mix(text: &str) -> Result<Mix> {
     text.parse().map_err(anyhow::Error::msg)
 }
 
-fn closed(spec: &FiguresSpec, text: &str, policy: &str) -> Result<Outcome> {
+fn closed(spec: &FiguresSpec, devices: &Devices<'_>, text: &str, policy: &str) -> Result<Outcome> {
     let measured = if spec.quick { 100 * MS } else { SECOND };
     let mut source = ClosedLoop::new(&mix(text)?, REGION_BYTES, spec.seed);
     let warm_up = WarmUp::UntilSteady {
         window: measured / 4,
         most: 60 * SECOND,
     };
-    simulate(spec, PAPER, policy, (warm_up, measured), &mut source)
+    simulate(spec, devices, policy, (warm_up, measured), &mut source)
 }
 
 /// A query of TPC-H with all data on one device.
@@ -247,7 +218,11 @@ impl Asked {
 
 /// Each query of TPC-H, in order, with all data on one device.
 pub(crate) fn queries(spec: &FiguresSpec) -> Result<(Section, Vec<Asked>)> {
-    let (optane, flash) = profiles(PAPER)?;
+    let Devices {
+        fast: optane,
+        slow: flash,
+        ..
+    } = devices(PAPER)?;
     let mut asked = Vec::new();
     for question in tpch::recorded()? {
         let question = match spec.quick {
@@ -351,8 +326,8 @@ pub(crate) fn queries(spec: &FiguresSpec) -> Result<(Section, Vec<Asked>)> {
 }
 
 /// Small reads and scans together, over both devices.
-fn policies(spec: &FiguresSpec) -> Result<Section> {
-    let outcomes = POLICIES.map(|policy| closed(spec, "8x4k+6x512k", policy));
+fn policies(spec: &FiguresSpec, devices: &Devices<'_>) -> Result<Section> {
+    let outcomes = POLICIES.map(|policy| closed(spec, devices, "8x4k+6x512k", policy));
     let outcomes = outcomes.into_iter().collect::<Result<Vec<_>>>()?;
     let row = |(policy, outcome): (&&str, &Outcome)| {
         vec![
@@ -371,7 +346,7 @@ fn policies(spec: &FiguresSpec) -> Result<Section> {
             Column::number("Throughput", "MB/s", 0),
             Column::number("Small reads", "us", 1),
             Column::number("p99", "us", 1),
-            Column::number("By the Optane", "%", 1),
+            Column::number(&format!("By the {}", devices.fast_name), "%", 1),
             Column::number("Warm-up", "s", 2),
             Column::text("Steady"),
         ],
@@ -408,12 +383,13 @@ fn policies(spec: &FiguresSpec) -> Result<Section> {
 /// Throughput in each window after scans join small reads.
 fn change(spec: &FiguresSpec) -> Result<Section> {
     let seconds = if spec.quick { 2 } else { 12 };
+    let reversed = devices(REVERSED)?;
     let rates = |policy: &str| -> Result<Vec<f64>> {
         let (first, then) = (mix("8x4k")?, mix("8x4k+6x512k")?);
         let mut load = Phases::new(&first, &then, SECOND, WINDOW, REGION_BYTES, spec.seed);
         // No warm-up: only the windows count.
         let time = (WarmUp::For(0), (1 + seconds) * SECOND);
-        simulate(spec, REVERSED, policy, time, &mut load)?;
+        simulate(spec, &reversed, policy, time, &mut load)?;
         Ok(load.rates())
     };
     let lines = ["aware", "orthus"].map(|policy| rates(policy).map(|rates| (policy, rates)));

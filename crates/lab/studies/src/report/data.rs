@@ -182,7 +182,19 @@ pub enum ReportFormat {
     Bar,
     /// Points with their series' names next to them.
     Scatter,
+    /// A row for each series and a column for each position. The values are ratios: 1 is in the middle of the colours.
+    Map,
 }
+
+/// How far a ratio is from 1, in steps of a map's colours: -3 to 3.
+pub(super) fn step(ratio: f64) -> i32 {
+    let steps = STEPS.iter().filter(|step| ratio >= **step).count() as i32;
+    let below = STEPS.iter().filter(|step| ratio <= 1.0 / **step);
+    steps - below.count() as i32
+}
+
+/// Ratios at which a colour of a map begins.
+const STEPS: [f64; 3] = [1.1, 2.0, 4.0];
 
 /// A vertical axis. It begins at 0.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

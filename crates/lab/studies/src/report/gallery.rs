@@ -7,7 +7,7 @@
 //!
 //! Leaves to others: the reports, and their own pages (`html.rs`).
 
-use super::data::{At, Chart, ReportFormat};
+use super::data::{At, Chart, ReportFormat, step};
 use super::html::{STYLE, escape};
 
 const WIDTH: f64 = 320.0;
@@ -119,6 +119,7 @@ fn picture(chart: &Chart) -> String {
     let shapes = match chart.form {
         ReportFormat::Bar => bars(chart, count, &y),
         ReportFormat::Line | ReportFormat::Scatter => lines(chart, count, &y),
+        ReportFormat::Map => return map(chart, count),
     };
     format!(
         "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\
@@ -126,6 +127,30 @@ fn picture(chart: &Chart) -> String {
         escape(&chart.title),
         y(0.0),
         WIDTH - EDGE,
+    )
+}
+
+/// A field for each value, coloured as on the page.
+fn map(chart: &Chart, count: usize) -> String {
+    let width = (WIDTH - 2.0 * EDGE) / count.max(1) as f64;
+    let height = (HEIGHT - 2.0 * EDGE) / chart.series.len().max(1) as f64;
+    let mut fields = String::new();
+    for (row, series) in chart.series.iter().enumerate() {
+        for (column, value) in series.values.iter().enumerate() {
+            let Some(value) = value.filter(|v| v.is_finite()) else {
+                continue;
+            };
+            fields.push_str(&format!(
+                "<rect class=\"m{}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"/>",
+                step(value),
+                EDGE + column as f64 * width,
+                EDGE + row as f64 * height,
+            ));
+        }
+    }
+    let title = escape(&chart.title);
+    format!(
+        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">{fields}</svg>\n"
     )
 }
 

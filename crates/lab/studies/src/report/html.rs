@@ -4,7 +4,7 @@
 //! - Every text from the report is escaped here; the script reads its data from a JSON block, in which `<` is written
 //!   as `\u003c` so that no text can end the block.
 //! - A content security policy in the file forbids loading any other resource.
-//! - Charts are counted in the order in which the script draws them.
+//! - Charts are counted in the order in which the script draws them. Maps are drawn here, and are not counted.
 //!
 //! Leaves to others: style, script and charting library (`assets`), and the report's content (the studies).
 
@@ -12,7 +12,7 @@ use std::borrow::Cow;
 
 use anyhow::Result;
 
-use super::data::{Cell, Report, Section, Table};
+use super::data::{At, Cell, Chart, Report, ReportFormat, Section, Table, step};
 use super::text::is_numeric;
 
 pub const STYLE: &str = include_str!("../../assets/report.css");
@@ -91,6 +91,10 @@ fn section(section: &Section, charts: &mut usize) -> String {
         out.push_str("<div class=\"charts\">\n");
         for chart in &section.charts {
             let title = escape(&chart.title);
+            if chart.form == ReportFormat::Map {
+                out.push_str(&map(chart));
+                continue;
+            }
             out.push_str(&format!(
                 "<figure><figcaption>{title}</figcaption><div class=\"plot\">\
                  <canvas id=\"chart-{charts}\" role=\"img\" aria-label=\"{title}\"></canvas></div></figure>\n"
@@ -104,6 +108,38 @@ fn section(section: &Section, charts: &mut usize) -> String {
     }
     out.push_str("</section>\n");
     out
+}
+
+/// A map is a table with coloured cells, which needs no script.
+fn map(chart: &Chart) -> String {
+    let columns: Vec<String> = match &chart.x.at {
+        At::Names(names) => names.clone(),
+        At::Numbers(numbers) => numbers.iter().map(f64::to_string).collect(),
+    };
+    let head = columns.iter().map(|name| {
+        let name = escape(name);
+        format!("<th class=\"number\">{name}</th>")
+    });
+    let rows = chart.series.iter().map(|series| {
+        let cells = series.values.iter().map(|value| match value {
+            Some(value) => {
+                let digits = usize::from(*value < 9.95);
+                let step = step(*value);
+                format!("<td class=\"number m{step}\">{value:.digits$}</td>")
+            }
+            None => "<td></td>".to_owned(),
+        });
+        let (name, cells) = (escape(&series.name), cells.collect::<String>());
+        format!("<tr><th>{name}</th>{cells}</tr>\n")
+    });
+    format!(
+        "<figure class=\"map\"><figcaption>{}</figcaption><div class=\"table\"><table>\n<thead><tr><th>{}</th>{}</tr></thead>\n\
+         <tbody>\n{}</tbody>\n</table></div></figure>\n",
+        escape(&chart.title),
+        escape(&chart.x.label),
+        head.collect::<String>(),
+        rows.collect::<String>(),
+    )
 }
 
 fn table(table: &Table) -> String {

@@ -1,19 +1,25 @@
 //! `longshore cache calibrate`: fits a model to a real device.
 //!
 //! Invariants
-//! - The device is only read.
+//! - A device or a file that is named is only read. Writes go to a scratch file in a directory that is named; it has no name
+//!   after it was made, so nothing is left of it, however the command ends.
 //! - A model that does not predict the measured cells is not written, and the exit code is 1, since a wrong model makes
 //!   a policy worse than none. The measured cells are shown in both cases.
 //!
 //! Leaves to others: measuring, fitting and the file's form (`longshore-policy`).
 
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use longshore_io::{File, FileKind, OpenHow, Via};
 use longshore_policy::calibrate::{
-    self, AcceptedProfile, FitRefusal, MeasureError, MeasurePlan, Point, Residual, write_model,
+    self, AcceptedProfile, Burst, Course, Fall, FitRefusal, Kind, Known, MeasureError, MeasurePlan,
+    Point, Residual, Span, WriteFacts, write_model,
 };
-use longshore_policy::model::Profile;
+use longshore_policy::model::Op;
 use longshore_terminal::files;
 use serde::Serialize;
 
@@ -21,15 +27,33 @@ use crate::context::Context;
 use crate::options::CacheCalibrate;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::numbers;
-use longshore_terminal::output::{Table, moment};
+use longshore_terminal::output::{Table, bytes, moment};
+
+/// Reads and writes at the same time are of this size and depth, which are also measured alone.
+const TOGETHER: (u64, u32) = (128 << 10, 16);
+/// A block of the scratch file is written at a time.
+const BLOCK: usize = 1 << 20;
 
 #[derive(Serialize)]
 struct CellAnswer {
+    op: &'static str,
     bytes: u64,
     depth: u32,
-    reads: u64,
+    count: u64,
     measured_us: f64,
     predicted_us: f64,
+}
+
+/// A rate that fell.
+#[derive(Serialize)]
+struct CourseAnswer {
+    op: &'static str,
+    unit: &'static str,
+    first_per_s: f64,
+    then_per_s: f64,
+    /// Units above the later rate, until it fell.
+    excess: f64,
+    is_limit: bool,
 }
 
 #[derive(Serialize)]
@@ -41,6 +65,8 @@ struct Answer<'a> {
     /// The share of cells that the model predicts within 15 %.
     near: f64,
     model: Option<String>,
+    written_bytes: u64,
+    courses: Vec<CourseAnswer>,
     cells: Vec<CellAnswer>,
 }
 
@@ -53,18 +79,18 @@ pub fn run(options: &CacheCalibrate, context: &Context) -> Result<Exit, Failure>
         )
     })?;
     let output = context.output;
-    let points = measured(options, context)?;
+    let measured = Measuring::of(options, context)?.measured(largest)?;
     let Fitted {
-        profile,
+        accepted,
         near,
         residuals,
         why,
-    } = fitted(largest, &points)?;
+    } = fitted(&measured)?;
     output.say(&table(&residuals));
-    let model = profile.map(|profile| {
+    let model = accepted.map(|accepted| {
         let when = moment(context.clock.wall_ns() / 1000);
         let about = format!("{}, measured {when} UTC", options.path.display());
-        write_model(&profile, near, &about)
+        write_model(&accepted, &about)
     });
     if let Some(text) = &model {
         files::write(&options.model, text, &*context.storage)?;
@@ -74,10 +100,15 @@ pub fn run(options: &CacheCalibrate, context: &Context) -> Result<Exit, Failure>
             options.model.display()
         ));
     }
+    if measured.written_bytes > 0 {
+        let written = bytes(measured.written_bytes);
+        output.say(&format!("{written} were written to the device\n"));
+    }
     let cells = residuals.iter().map(|r| CellAnswer {
+        op: op_text(r.point.op),
         bytes: r.point.len_bytes,
         depth: r.point.depth,
-        reads: r.point.count,
+        count: r.point.count,
         measured_us: r.point.mean_us,
         predicted_us: r.predicted_us,
     });
@@ -94,74 +125,331 @@ pub fn run(options: &CacheCalibrate, context: &Context) -> Result<Exit, Failure>
         fitted: model.is_some(),
         near,
         model,
+        written_bytes: measured.written_bytes,
+        courses: measured.courses.iter().filter_map(told).collect(),
         cells: cells.collect(),
     };
     output.json(exit, &answer);
     Ok(exit)
 }
 
-/// Reads of every size and depth of the plan, with each cell told as it is done.
-fn measured(options: &CacheCalibrate, context: &Context) -> Result<Vec<Point>, Failure> {
-    let io = |e: std::io::Error| {
-        let what = format!("{} cannot be measured", options.path.display());
-        let hint = "name a block device, or a file on the device";
-        Failure::new(Exit::Source, numbers::CACHE, what, hint).because(e)
-    };
-    let disk = context.storage.disk(&options.path).map_err(io)?;
-    let len = disk.stat().map_err(io)?.len;
-    let plan = MeasurePlan {
-        time: Duration::from_secs_f64(options.seconds),
-        ..MeasurePlan::default()
-    };
-    let cells = plan.cells().len();
-    let output = context.output;
-    output.remark(&format!(
-        "{cells} sizes and depths, {} s each\n",
-        options.seconds
-    ));
-    let points = calibrate::measure(&*disk, len, &plan, &*context.clock, &|point| {
+fn op_text(op: Op) -> &'static str {
+    match op {
+        Op::Read => "read",
+        Op::Write => "write",
+    }
+}
+
+/// What was measured.
+struct Measured {
+    reads: Vec<Point>,
+    /// Only in a directory.
+    writes: Option<(Vec<Point>, WriteFacts)>,
+    known: Known,
+    courses: Vec<(Op, Kind, Course)>,
+    written_bytes: u64,
+}
+
+/// A device, a file or a scratch file, and how it is measured.
+struct Measuring<'a> {
+    options: &'a CacheCalibrate,
+    context: &'a Context,
+    file: Arc<dyn File>,
+    len_bytes: u64,
+    is_scratch: bool,
+    plan: MeasurePlan,
+    written_bytes: AtomicU64,
+}
+
+impl<'a> Measuring<'a> {
+    fn of(options: &'a CacheCalibrate, context: &'a Context) -> Result<Measuring<'a>, Failure> {
+        let io = |e: io::Error| {
+            let what = format!("{} cannot be measured", options.path.display());
+            let hint =
+                "name a block device, a file on the device, or a directory with room for --size";
+            Failure::new(Exit::Source, numbers::CACHE, what, hint).because(e)
+        };
+        let kind = context.storage.stat(&options.path).map_err(io)?.kind;
+        let is_scratch = kind == FileKind::Dir;
+        let file = match is_scratch {
+            true => scratch(options, context).map_err(io)?,
+            false => context.storage.disk(&options.path).map_err(io)?,
+        };
+        Ok(Measuring {
+            len_bytes: file.stat().map_err(io)?.len,
+            options,
+            context,
+            file,
+            is_scratch,
+            plan: MeasurePlan {
+                time: Duration::from_secs_f64(options.seconds),
+                ..MeasurePlan::default()
+            },
+            written_bytes: AtomicU64::new(if is_scratch { options.size } else { 0 }),
+        })
+    }
+
+    fn span(&self, op: Op) -> Span<'_> {
+        Span {
+            file: &*self.file,
+            len_bytes: self.len_bytes,
+            op,
+            written_bytes: &self.written_bytes,
+        }
+    }
+
+    /// All of it: first the courses, because a device that was measured may have no credit left.
+    fn measured(mut self, largest: Option<u32>) -> Result<Measured, Failure> {
+        let mut courses = Vec::new();
+        let of_bytes = self.limit(&mut courses, (Op::Read, Kind::Bytes))?;
+        let of_commands = self.limit(&mut courses, (Op::Read, Kind::Commands))?;
+        let command_bytes = largest.map_or(u64::MAX, u64::from);
+        let (bytes, commands) = calibrate::own_limits(of_bytes, of_commands, command_bytes);
+        let known = Known {
+            command_bytes: largest,
+            bytes,
+            commands,
+        };
+        let is_limited = bytes.is_some() || commands.is_some();
+        let mut fall = None;
+        if self.is_scratch && !is_limited {
+            fall = match self.course(&mut courses, (Op::Write, Kind::Bytes))? {
+                Course::Even => None,
+                Course::Limited(burst) => Some(burst.fall()),
+                Course::Fell(fall) => Some(fall),
+            };
+        }
+        let bursts = bytes.into_iter().chain(commands);
+        let waits = bursts.map(|burst| burst.lasts_after(self.plan.time));
+        self.plan.warm_up = waits.max().unwrap_or_default();
+        let reads = self.cells(Op::Read)?;
+        let mut writes = None;
+        if self.is_scratch {
+            if fall.is_some() {
+                // The time in which a buffer fills that was emptied meanwhile.
+                self.plan.warm_up = self.plan.time;
+            }
+            let points = self.cells(Op::Write)?;
+            let spans = [Op::Read, Op::Write].map(|op| self.span(op));
+            let clock = &*self.context.clock;
+            let together = calibrate::together(spans, TOGETHER, &self.plan, clock);
+            let together = Some(together.map_err(failed)?);
+            writes = Some((points, WriteFacts { together, fall }));
+        }
+        Ok(Measured {
+            written_bytes: self.written_bytes.into_inner(),
+            reads,
+            writes,
+            known,
+            courses,
+        })
+    }
+
+    /// Whether the rate falls, told as soon as it is known.
+    fn course(
+        &self,
+        courses: &mut Vec<(Op, Kind, Course)>,
+        (op, kind): (Op, Kind),
+    ) -> Result<Course, Failure> {
+        let time = Duration::from_secs_f64(self.options.course);
+        if time.is_zero() {
+            return Ok(Course::Even);
+        }
+        let output = self.context.output;
         output.remark(&format!(
-            "{:>7} bytes, {:>2} at a time: {:.1} us\n",
-            point.len_bytes, point.depth, point.mean_us
+            "{}s, as many {} as the device takes, for {} s\n",
+            op_text(op),
+            unit(kind),
+            self.options.course
         ));
-    });
-    points.map_err(|e: MeasureError| Failure::of(Exit::Source, &e, numbers::CACHE, e.hint()))
+        let found = calibrate::course(self.span(op), kind, time, &*self.context.clock);
+        let found = found.map_err(failed)?;
+        if let Some(text) = course_text(op, kind, found) {
+            output.say(&text);
+        }
+        courses.push((op, kind, found));
+        Ok(found)
+    }
+
+    fn limit(
+        &self,
+        courses: &mut Vec<(Op, Kind, Course)>,
+        of: (Op, Kind),
+    ) -> Result<Option<Burst>, Failure> {
+        Ok(match self.course(courses, of)? {
+            Course::Limited(burst) => Some(burst),
+            Course::Even | Course::Fell(_) => None,
+        })
+    }
+
+    /// Requests of every size and depth of the plan, with each cell told as it is done.
+    fn cells(&self, op: Op) -> Result<Vec<Point>, Failure> {
+        let output = self.context.output;
+        output.remark(&format!(
+            "{}s in {} sizes and depths, {} s each\n",
+            op_text(op),
+            self.plan.cells().len(),
+            self.options.seconds
+        ));
+        let clock = &*self.context.clock;
+        let points = calibrate::measure(self.span(op), &self.plan, clock, &|point| {
+            output.remark(&format!(
+                "{:>7} bytes, {:>2} at a time: {:.1} us\n",
+                point.len_bytes, point.depth, point.mean_us
+            ));
+        });
+        points.map_err(failed)
+    }
+}
+
+fn failed(error: MeasureError) -> Failure {
+    Failure::of(Exit::Source, &error, numbers::CACHE, error.hint())
+}
+
+/// A file in a directory, of `--size`, that nothing else can open and that is gone as soon as it is closed.
+fn scratch(options: &CacheCalibrate, context: &Context) -> io::Result<Arc<dyn File>> {
+    let dir = context.storage.dir(&options.path)?;
+    let free = dir.free_bytes()?;
+    if free < options.size {
+        let why = format!(
+            "it has room for {}, and the scratch file has {}",
+            bytes(free),
+            bytes(options.size)
+        );
+        return Err(io::Error::new(io::ErrorKind::StorageFull, why));
+    }
+    let name = format!(
+        ".longshore-calibrate-{}-{}",
+        std::process::id(),
+        context.clock.wall_ns()
+    );
+    let name = PathBuf::from(name);
+    let file = dir.open(&name, OpenHow::CreateNew)?;
+    dir.remove_file(&name)?;
+    // A hole would be read from nowhere. What is equal to other blocks may be kept once.
+    let mut block = vec![0_u8; BLOCK];
+    let mut state = context.clock.wall_ns() as u64 | 1;
+    let mut at = 0;
+    while at < options.size {
+        for word in block.chunks_exact_mut(8) {
+            // Marsaglia's generator: any bytes that do not repeat.
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            word.copy_from_slice(&state.to_le_bytes());
+        }
+        let len = (options.size - at).min(BLOCK as u64);
+        file.write_all_at(&block[..len as usize], at, Via::Direct)?;
+        at += len;
+    }
+    file.sync()?;
+    Ok(file)
+}
+
+fn unit(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Bytes => "bytes",
+        Kind::Commands => "commands",
+    }
+}
+
+/// Units for a second of a rate in units for a µs.
+fn per_s(per_us: f64) -> f64 {
+    per_us * 1e6
+}
+
+fn course_text(op: Op, kind: Kind, course: Course) -> Option<String> {
+    let (fall, is_limit) = fall_of(course)?;
+    let shown = |count: f64| match kind {
+        Kind::Bytes => bytes(count as u64),
+        Kind::Commands => format!("{count:.0}"),
+    };
+    let (first, then) = (shown(per_s(fall.before)), shown(per_s(fall.after)));
+    let (op, unit) = (op_text(op), unit(kind));
+    let excess = shown(fall.excess);
+    Some(match is_limit {
+        true => format!(
+            "limit of {unit} by {op}s: {then} a second; a burst has {first} a second, until {excess} are used up\n"
+        ),
+        false => format!(
+            "{unit} a second by {op}s fell from {first} to {then}, after {excess} more than at the lower rate; after a rest this \
+             did not come back as a limit would: it may be another user of the device, a cache in it or its heat\n"
+        ),
+    })
+}
+
+/// A fall, and whether it is a limit.
+fn fall_of(course: Course) -> Option<(Fall, bool)> {
+    match course {
+        Course::Even => None,
+        Course::Limited(burst) => Some((burst.fall(), true)),
+        Course::Fell(fall) => Some((fall, false)),
+    }
+}
+
+fn told((op, kind, course): &(Op, Kind, Course)) -> Option<CourseAnswer> {
+    let (fall, is_limit) = fall_of(*course)?;
+    Some(CourseAnswer {
+        op: op_text(*op),
+        unit: unit(*kind),
+        first_per_s: per_s(fall.before),
+        then_per_s: per_s(fall.after),
+        excess: fall.excess,
+        is_limit,
+    })
 }
 
 /// A model, or why there is none, and how near it comes.
 struct Fitted {
-    profile: Option<Profile>,
+    accepted: Option<AcceptedProfile>,
     near: f64,
     residuals: Vec<Residual>,
     why: Option<FitRefusal>,
 }
 
-fn fitted(largest: Option<u32>, points: &[Point]) -> Result<Fitted, Failure> {
-    match calibrate::fit(points, largest) {
-        Ok(AcceptedProfile {
-            profile,
-            residuals,
-            near,
-        }) => Ok(Fitted {
-            profile: Some(profile),
-            near,
-            residuals,
+fn fitted(measured: &Measured) -> Result<Fitted, Failure> {
+    let reads = calibrate::fit(&measured.reads, measured.known);
+    let accepted = reads.and_then(|reads| match &measured.writes {
+        Some((points, facts)) => calibrate::fit_writes(reads, points, *facts),
+        None => Ok(reads),
+    });
+    match accepted {
+        Ok(accepted) => Ok(Fitted {
+            near: accepted.near,
+            residuals: accepted.residuals.clone(),
+            accepted: Some(accepted),
             why: None,
         }),
-        Err(FitRefusal::Far { near, residuals }) => Ok(Fitted {
-            profile: None,
+        Err(FitRefusal::Far {
+            op,
+            near,
+            residuals,
+        }) => Ok(Fitted {
+            accepted: None,
             near,
             residuals: residuals.clone(),
-            why: Some(FitRefusal::Far { near, residuals }),
+            why: Some(FitRefusal::Far {
+                op,
+                near,
+                residuals,
+            }),
         }),
         Err(e) => Err(Failure::of(Exit::No, &e, numbers::CACHE, e.hint())),
     }
 }
 
 fn table(residuals: &[Residual]) -> String {
-    let mut table = Table::new(&["Bytes", "At a time", "Measured us", "Model us", "Off by %"]);
+    let mut table = Table::new(&[
+        "",
+        "Bytes",
+        "At a time",
+        "Measured us",
+        "Model us",
+        "Off by %",
+    ]);
     for residual in residuals {
         table.row(vec![
+            op_text(residual.point.op).to_owned(),
             residual.point.len_bytes.to_string(),
             residual.point.depth.to_string(),
             format!("{:.1}", residual.point.mean_us),

@@ -117,7 +117,7 @@ const F2: Figure = Figure {
     claim: "a cache must limit the size and the number of requests at its fast device.",
     doubts: &["the grid is a picture; the text gives one number and one direction."],
     made_by: "longshore lab cache-figures: mean latencies of the calibrated models of both drives, 40 cells.",
-    not_shown: "your own pair of drives: longshore cache calibrate measures one.",
+    not_shown: "real drives: all is modelled. The map of your own two: longshore lab cache-figures --fast-model FILE --slow-model FILE.",
     make: grid,
 };
 

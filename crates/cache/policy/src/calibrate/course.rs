@@ -1,0 +1,212 @@
+//! The course of a device's rate over time: whether it falls, and whether that is a limit that a burst may exceed.
+//!
+//! Volumes of clouds count what is asked of them. What they allow for long comes back at a steady rate and is kept while
+//! nobody asks, so a burst is faster. Such a device has two rates. A measurement that does not know this mixes them.
+//!
+//! Invariants
+//! - A fall alone is no limit: another user of the device may have come. It is one only if the device, after a rest, is as
+//!   fast again, for about as long as the rest has earned.
+//! - The credit that is found is at least what was used up: nobody knows whether it was whole before.
+//!
+//! Leaves to others: each measured cell (`measure.rs`), and what a limit does to a model (`fit.rs`).
+
+use std::time::Duration;
+
+use longshore_io::Clock;
+
+use super::measure::{MeasureError, Span, cell};
+use crate::model::Credit;
+
+/// The time for one value of the rate.
+const SLICE: Duration = Duration::from_millis(250);
+/// A rate has fallen if it was this many times as high.
+const FALL_LEAST: f64 = 1.25;
+/// The share of the values that must be left after a fall, and the fewest of them.
+const AFTER_SHARE: f64 = 0.2;
+const AFTER_LEAST: usize = 4;
+/// A rate lasts if this share of its values…
+const EVEN_SHARE: f64 = 0.8;
+/// …is within this share of their median.
+const EVEN_WITHIN: f64 = 0.15;
+/// The longest time in which a device may earn credit again.
+const REST_MAX: Duration = Duration::from_secs(10);
+/// Two limits that are this near, counted in one unit, are one.
+const FOLLOWS_WITHIN: f64 = 0.2;
+/// The longest burst that a cell waits for, as a multiple of the cell's time.
+const LONGEST_BURST: f64 = 4.0;
+/// What a burst after a rest gives, over what the rest has earned.
+const EARNED: std::ops::RangeInclusive<f64> = 0.5..=2.0;
+
+/// What is counted, and the requests that ask for most of it: bytes of a request, and requests in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Bytes,
+    Commands,
+}
+
+impl Kind {
+    fn shape(self) -> (u64, u32) {
+        match self {
+            Kind::Bytes => (512 << 10, 32),
+            Kind::Commands => (4 << 10, 64),
+        }
+    }
+}
+
+/// A rate that fell, in units per µs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Fall {
+    pub before: f64,
+    pub after: f64,
+    /// Units above the later rate, until it fell.
+    pub excess: f64,
+}
+
+/// A limit, and the rate of a burst in units per µs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Burst {
+    pub rate: f64,
+    pub credit: Credit,
+}
+
+/// What was found.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Course {
+    /// The rate did not fall.
+    Even,
+    /// It fell, came back after a rest, and fell again.
+    Limited(Burst),
+    /// It fell, and a rest did not bring it back as a limit would.
+    Fell(Fall),
+}
+
+impl Burst {
+    /// The same as a fall of the rate.
+    pub fn fall(&self) -> Fall {
+        Fall {
+            before: self.rate,
+            after: self.credit.per_us,
+            excess: self.credit.most,
+        }
+    }
+
+    /// How long a burst lasts on the credit that came back in `time`.
+    pub fn lasts_after(&self, time: Duration) -> Duration {
+        let over = (self.rate - self.credit.per_us).max(f64::MIN_POSITIVE);
+        let times = (self.credit.per_us / over).min(LONGEST_BURST);
+        time.mul_f64(times)
+    }
+}
+
+/// The limits of a device, without those that only follow from the other one: small commands that are slow because their
+/// bytes are counted, and bytes that are slow because their commands are.
+pub fn own_limits(
+    bytes: Option<Burst>,
+    commands: Option<Burst>,
+    command_bytes: u64,
+) -> (Option<Burst>, Option<Burst>) {
+    let (Some(of_bytes), Some(of_commands)) = (bytes, commands) else {
+        return (bytes, commands);
+    };
+    let (large, _) = Kind::Bytes.shape();
+    let (small, _) = Kind::Commands.shape();
+    let (bytes_us, commands_us) = (of_bytes.credit.per_us, of_commands.credit.per_us);
+    let follows = |rate: f64, limit: f64| (rate / limit - 1.0).abs() <= FOLLOWS_WITHIN;
+    if follows(commands_us * small as f64, bytes_us) {
+        return (bytes, None);
+    }
+    if follows(bytes_us, commands_us * large.min(command_bytes) as f64) {
+        return (None, commands);
+    }
+    (bytes, commands)
+}
+
+/// Asks for as much of a kind as the device gives, for `time`; if the rate falls, again after a rest.
+pub fn course(
+    span: Span<'_>,
+    kind: Kind,
+    time: Duration,
+    clock: &dyn Clock,
+) -> Result<Course, MeasureError> {
+    let Some(fall) = fall(&rates(span, kind, time, clock)?) else {
+        return Ok(Course::Even);
+    };
+    let rest = REST_MAX.min(time / 2);
+    clock.sleep(rest);
+    let again = rates(span, kind, time / 2, clock)?;
+    Ok(judged(fall, rest, &again))
+}
+
+/// The rate in each slice, in units per µs.
+fn rates(
+    span: Span<'_>,
+    kind: Kind,
+    time: Duration,
+    clock: &dyn Clock,
+) -> Result<Vec<f64>, MeasureError> {
+    let slices = time.as_nanos() / SLICE.as_nanos();
+    let one = |_| {
+        let begun = clock.now();
+        let point = cell(span, kind.shape(), (Duration::ZERO, SLICE), clock)?;
+        // By the time, not by the latencies: threads may begin late.
+        let us = (clock.now() - begun).as_nanos() as f64 / 1000.0;
+        let units = match kind {
+            Kind::Bytes => point.count * point.len_bytes,
+            Kind::Commands => point.count,
+        };
+        Ok(units as f64 / us)
+    };
+    (0..slices).map(one).collect()
+}
+
+fn slice_us() -> f64 {
+    SLICE.as_micros() as f64
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// The fall that divides the values best into two levels, if the second one lasts.
+pub(super) fn fall(rates: &[f64]) -> Option<Fall> {
+    let after_least = AFTER_LEAST.max((rates.len() as f64 * AFTER_SHARE).ceil() as usize);
+    let unlike = |part: &[f64]| {
+        let level = mean(part);
+        part.iter().map(|rate| (rate - level).powi(2)).sum::<f64>()
+    };
+    let places = 1..rates.len().checked_sub(after_least)? + 1;
+    let at = places.min_by(|a, b| {
+        let apart = |at: &usize| unlike(&rates[..*at]) + unlike(&rates[*at..]);
+        apart(a).total_cmp(&apart(b))
+    })?;
+    let (before, later) = (mean(&rates[..at]), &rates[at..]);
+    let mut sorted = later.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let after = sorted[sorted.len() / 2];
+    let near = |rate: &&f64| (**rate / after - 1.0).abs() <= EVEN_WITHIN;
+    let lasts = later.iter().filter(near).count() as f64 >= EVEN_SHARE * later.len() as f64;
+    let excess = |rate: &f64| (rate - after) * slice_us();
+    (lasts && before >= FALL_LEAST * after).then(|| Fall {
+        before,
+        after,
+        excess: rates[..at].iter().map(excess).sum(),
+    })
+}
+
+/// Whether a fall is a limit, by the rates after a rest.
+pub(super) fn judged(fall: Fall, rest: Duration, again: &[f64]) -> Course {
+    let is_fast = |rate: &&f64| **rate > fall.after * (1.0 + EVEN_WITHIN);
+    let burst = again.iter().take_while(is_fast);
+    let earned: f64 = burst.map(|rate| (rate - fall.after) * slice_us()).sum();
+    let expected = (fall.after * rest.as_micros() as f64).min(fall.excess);
+    match EARNED.contains(&(earned / expected)) {
+        true => Course::Limited(Burst {
+            rate: fall.before,
+            credit: Credit {
+                per_us: fall.after,
+                most: fall.excess,
+            },
+        }),
+        false => Course::Fell(fall),
+    }
+}
