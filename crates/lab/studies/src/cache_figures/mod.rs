@@ -216,30 +216,35 @@ impl Asked {
     }
 }
 
-/// Each query of TPC-H, in order, with all data on one device.
-pub(crate) fn queries(spec: &FiguresSpec) -> Result<(Section, Vec<Asked>)> {
+/// The recorded queries, simulated on both devices of the study.
+fn asked(spec: &FiguresSpec) -> Result<Vec<Asked>> {
     let Devices {
         fast: optane,
         slow: flash,
         ..
     } = devices(PAPER)?;
-    let mut asked = Vec::new();
-    for question in tpch::recorded()? {
+    let one = |question: tpch::Question| {
         let question = match spec.quick {
             true => question.shortened(QUICK_REQUESTS),
             false => question,
         };
         let on = |device: &Profile| question.io_s(device, spec.seed);
         let most = |device: &Profile| question.commands(u64::from(device.command_bytes));
-        asked.push(Asked {
+        Ok(Asked {
             request_count: question.request_count(),
             bytes: question.bytes(),
             cpu_s: question.cpu_s,
             io_s: [on(optane)?, on(flash)?],
             commands: [most(optane), most(flash)],
             name: question.name,
-        });
-    }
+        })
+    };
+    tpch::recorded()?.into_iter().map(one).collect()
+}
+
+/// Each query of TPC-H, in order, with all data on one device.
+pub(crate) fn queries(spec: &FiguresSpec) -> Result<(Section, Vec<Asked>)> {
+    let asked = asked(spec)?;
     let row = |one: &Asked| {
         let [optane, flash] = one.response_s();
         vec![

@@ -996,11 +996,14 @@ pub(super) fn finish(
     Ok(out.done(command, Some(count))?)
 }
 
+/// A row's number, and the row before a change; `None`: it was not there.
+type RowBefore = (i64, Option<TableRow>);
+
 /// Takes a change back, because a table refused the rows of its OUTPUT, and adds why where that cannot be done.
 fn taken_back(
     session: &mut Session,
     target: &ChangedTable,
-    (before, new, version): (Vec<(i64, Option<TableRow>)>, &[i64], Option<i64>),
+    (before, new, version): (Vec<RowBefore>, &[i64], Option<i64>),
     refused: Stop,
 ) -> Stop {
     let why = match session.put_back(target.id, before, version) {
@@ -1068,7 +1071,7 @@ fn told(
     session: &Session,
     target: &ChangedTable,
     output: Option<RowOutput>,
-    (before, put): (&[(i64, Option<TableRow>)], &[(i64, TableRow)]),
+    (before, put): (&[RowBefore], &[(i64, TableRow)]),
 ) -> Result<Option<Told>, Message> {
     let Some(output) = output else {
         return Ok(None);
