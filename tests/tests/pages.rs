@@ -469,12 +469,6 @@ fn no_line_of_the_block_cache_has_a_chosen_number_without_a_name() {
         ("control.rs", "[0; 4096]"),
         // Cells read other places.
         ("measure.rs", "len << 32 ^ u64::from(depth) << 16"),
-        // Which parameter of a model.
-        ("file.rs", "value(7)"),
-        ("file.rs", "value(3)"),
-        ("file.rs", "value(6)"),
-        ("file.rs", "positive(4)"),
-        ("file.rs", "whole(5"),
     ];
     let mut sources = block_cache();
     // Formats, and a hash that one of them holds.

@@ -1,4 +1,9 @@
-//! `longshore cache`: a small fast device in front of a big one. Its studies are another program's.
+//! `longshore cache`: a small fast device in front of a big one.
+//!
+//! Invariants
+//! - Parsing opens no file.
+//!
+//! Leaves to others: the daemon's options (`cache_service.rs`), and the studies, which are another program's.
 
 use std::path::PathBuf;
 

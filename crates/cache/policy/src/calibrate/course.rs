@@ -1,7 +1,7 @@
 //! The course of a device's rate over time: whether it falls, and whether that is a limit that a burst may exceed.
 //!
-//! Volumes of clouds count what is asked of them. What they allow for long comes back at a steady rate and is kept while
-//! nobody asks, so a burst is faster. Such a device has two rates. A measurement that does not know this mixes them.
+//! Volumes of clouds count what is asked of them. Credit comes back at a steady rate and is kept while nobody asks, so a burst
+//! is faster. Such a device has two rates. A measurement that does not know this mixes them.
 //!
 //! Invariants
 //! - A fall alone is no limit: another user of the device may have come. It is one only if the device, after a rest, is as
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use longshore_io::Clock;
 
-use super::measure::{MeasureError, Span, cell};
+use super::measure::{MeasureError, Probe, cell};
 use crate::model::Credit;
 
 /// The time for one value of the rate.
@@ -34,8 +34,15 @@ const REST_MAX: Duration = Duration::from_secs(10);
 const FOLLOWS_WITHIN: f64 = 0.2;
 /// The longest burst that a cell waits for, as a multiple of the cell's time.
 const LONGEST_BURST: f64 = 4.0;
-/// What a burst after a rest gives, over what the rest has earned.
-const EARNED: std::ops::RangeInclusive<f64> = 0.5..=2.0;
+/// The units of a burst after a rest, over those that the rest has earned: at least and at most.
+const EARNED_LEAST: f64 = 0.5;
+const EARNED_MOST: f64 = 2.0;
+/// Requests that ask for most bytes: their bytes, and how many are in flight.
+const LARGE_LEN: u64 = 512 << 10;
+const LARGE_DEPTH: u32 = 32;
+/// The same of most commands.
+const SMALL_LEN: u64 = 4 << 10;
+const SMALL_DEPTH: u32 = 64;
 
 /// What is counted, and the requests that ask for most of it: bytes of a request, and requests in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,8 +54,8 @@ pub enum Kind {
 impl Kind {
     fn shape(self) -> (u64, u32) {
         match self {
-            Kind::Bytes => (512 << 10, 32),
-            Kind::Commands => (4 << 10, 64),
+            Kind::Bytes => (LARGE_LEN, LARGE_DEPTH),
+            Kind::Commands => (SMALL_LEN, SMALL_DEPTH),
         }
     }
 }
@@ -69,7 +76,7 @@ pub struct Burst {
     pub credit: Credit,
 }
 
-/// What was found.
+/// The answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Course {
     /// The rate did not fall.
@@ -108,14 +115,12 @@ pub fn own_limits(
     let (Some(of_bytes), Some(of_commands)) = (bytes, commands) else {
         return (bytes, commands);
     };
-    let (large, _) = Kind::Bytes.shape();
-    let (small, _) = Kind::Commands.shape();
     let (bytes_us, commands_us) = (of_bytes.credit.per_us, of_commands.credit.per_us);
     let follows = |rate: f64, limit: f64| (rate / limit - 1.0).abs() <= FOLLOWS_WITHIN;
-    if follows(commands_us * small as f64, bytes_us) {
+    if follows(commands_us * SMALL_LEN as f64, bytes_us) {
         return (bytes, None);
     }
-    if follows(bytes_us, commands_us * large.min(command_bytes) as f64) {
+    if follows(bytes_us, commands_us * LARGE_LEN.min(command_bytes) as f64) {
         return (None, commands);
     }
     (bytes, commands)
@@ -123,23 +128,23 @@ pub fn own_limits(
 
 /// Asks for as much of a kind as the device gives, for `time`; if the rate falls, again after a rest.
 pub fn course(
-    span: Span<'_>,
+    probe: Probe<'_>,
     kind: Kind,
     time: Duration,
     clock: &dyn Clock,
 ) -> Result<Course, MeasureError> {
-    let Some(fall) = fall(&rates(span, kind, time, clock)?) else {
+    let Some(fall) = fall(&rates(probe, kind, time, clock)?) else {
         return Ok(Course::Even);
     };
     let rest = REST_MAX.min(time / 2);
     clock.sleep(rest);
-    let again = rates(span, kind, time / 2, clock)?;
+    let again = rates(probe, kind, time / 2, clock)?;
     Ok(judged(fall, rest, &again))
 }
 
 /// The rate in each slice, in units per µs.
 fn rates(
-    span: Span<'_>,
+    probe: Probe<'_>,
     kind: Kind,
     time: Duration,
     clock: &dyn Clock,
@@ -147,7 +152,7 @@ fn rates(
     let slices = time.as_nanos() / SLICE.as_nanos();
     let one = |_| {
         let begun = clock.now();
-        let point = cell(span, kind.shape(), (Duration::ZERO, SLICE), clock)?;
+        let point = cell(probe, kind.shape(), (Duration::ZERO, SLICE), clock)?;
         // By the time, not by the latencies: threads may begin late.
         let us = (clock.now() - begun).as_nanos() as f64 / 1000.0;
         let units = match kind {
@@ -199,7 +204,7 @@ pub(super) fn judged(fall: Fall, rest: Duration, again: &[f64]) -> Course {
     let burst = again.iter().take_while(is_fast);
     let earned: f64 = burst.map(|rate| (rate - fall.after) * slice_us()).sum();
     let expected = (fall.after * rest.as_micros() as f64).min(fall.excess);
-    match EARNED.contains(&(earned / expected)) {
+    match (EARNED_LEAST..=EARNED_MOST).contains(&(earned / expected)) {
         true => Course::Limited(Burst {
             rate: fall.before,
             credit: Credit {

@@ -1,6 +1,6 @@
 //! A device model in a file: a first line that names the format, then one `name = value` on each line.
 //!
-//! What every model has comes first. Groups of lines follow for what some devices have: measured writes, and limits.
+//! The lines of every model come first. Groups of lines follow for what some devices have: measured writes, and limits.
 //!
 //! Invariants
 //! - Reading is strict: a name that is missing, also one of a group of which others are there, unknown or given twice, or a value
@@ -137,8 +137,9 @@ impl Lines {
             }
             let bad = BadModel::Line { line };
             let (name, value) = content.split_once('=').ok_or_else(|| bad.clone())?;
-            let groups: [&[&'static str]; 4] = [&READS, &WRITES, &BYTE_CREDIT, &COMMAND_CREDIT];
-            let mut names = groups.iter().copied().flatten();
+            let mut names = [&READS[..], &WRITES, &BYTE_CREDIT, &COMMAND_CREDIT]
+                .into_iter()
+                .flatten();
             let name = names.find(|known| **known == name.trim());
             let value: f64 = value.trim().parse().map_err(|_| bad.clone())?;
             let name = name.filter(|_| (0.0..=VALUE_MAX).contains(&value));

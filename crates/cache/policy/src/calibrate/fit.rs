@@ -79,7 +79,7 @@ impl FitRefusal {
     }
 }
 
-/// What is known of a device besides the cells.
+/// Facts about a device besides the cells.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Known {
     /// The largest request that the device takes.

@@ -1,8 +1,8 @@
 //! Measures a device: requests to random places, several at a time, for each size and depth of a plan.
 //!
 //! Invariants
-//! - Requests go past the page cache, and the bytes in flight are bounded by the plan. Nothing is written to a span that is
-//!   measured by reads.
+//! - Requests go past the page cache, and the bytes in flight are bounded by the plan. Nothing is written where reads
+//!   are measured.
 //! - A cell has at least some requests, however long they take; the first that fails, or is short, ends the measurement.
 //! - Each cell and each run has other places, and writes other bytes: a cache in the device may keep earlier ones.
 //! - The clock is an argument, so a test can measure a simulated device.
@@ -125,7 +125,7 @@ const REQUESTS_LEAST: u64 = 3;
 
 /// A file or a device that is measured, and by which requests.
 #[derive(Clone, Copy)]
-pub struct Span<'a> {
+pub struct Probe<'a> {
     pub file: &'a dyn File,
     /// The bytes from the beginning that requests may go to.
     pub len_bytes: u64,
@@ -137,34 +137,34 @@ pub struct Span<'a> {
 
 /// Measures all cells, bypassing the page cache. Calls `on_cell` after each cell.
 pub fn measure(
-    span: Span<'_>,
+    probe: Probe<'_>,
     plan: &MeasurePlan,
     clock: &dyn Clock,
     on_cell: &dyn Fn(&Point),
 ) -> Result<Vec<Point>, MeasureError> {
     let longest = plan.lens.iter().copied().max().unwrap_or(0);
     let least = longest.saturating_mul(PLACES);
-    if span.len_bytes < least || longest == 0 {
-        let have = span.len_bytes;
+    if probe.len_bytes < least || longest == 0 {
+        let have = probe.len_bytes;
         return Err(MeasureError::TooSmall { have, least });
     }
     let mut points = Vec::new();
     for shape in plan.cells() {
-        let point = cell(span, shape, (plan.warm_up, plan.time), clock)?;
+        let point = cell(probe, shape, (plan.warm_up, plan.time), clock)?;
         on_cell(&point);
         points.push(point);
     }
     Ok(points)
 }
 
-/// Equal requests of both spans at the same time.
+/// Equal requests of both probes at the same time.
 pub fn together(
-    spans: [Span<'_>; 2],
+    probes: [Probe<'_>; 2],
     shape: (u64, u32),
     plan: &MeasurePlan,
     clock: &dyn Clock,
 ) -> Result<[Point; 2], MeasureError> {
-    let one = |n: usize| cell(spans[n], shape, (plan.warm_up, plan.time), clock);
+    let one = |n: usize| cell(probes[n], shape, (plan.warm_up, plan.time), clock);
     let both = side_by_side(2, one).map_err(|error| MeasureError::Threads { depth: 2, error })?;
     let both: Vec<Point> = both.into_iter().collect::<Result<_, _>>()?;
     Ok([both[0], both[1]])
@@ -172,17 +172,17 @@ pub fn together(
 
 /// `depth` threads, each with one request of `len` bytes in flight at a time. Those of the first `warm_up` do not count.
 pub(super) fn cell(
-    span: Span<'_>,
+    probe: Probe<'_>,
     (len, depth): (u64, u32),
     (warm_up, time): (Duration, Duration),
     clock: &dyn Clock,
 ) -> Result<Point, MeasureError> {
-    let Span {
+    let Probe {
         file,
         len_bytes,
         op,
         written_bytes,
-    } = span;
+    } = probe;
     let pool = Pool::new(depth as usize, len as usize).map_err(|error| MeasureError::Memory {
         len,
         depth,
@@ -209,8 +209,9 @@ pub(super) fn cell(
             if op == Op::Write {
                 // No two are alike in any line, so that a device which keeps equal blocks once writes all of them.
                 for line in buffer.chunks_mut(LINE_BYTES as usize) {
-                    let at = line.len().min(8);
-                    line[..at].copy_from_slice(&random.next_u64().to_le_bytes()[..at]);
+                    let stamp = random.next_u64().to_le_bytes();
+                    let at = line.len().min(stamp.len());
+                    line[..at].copy_from_slice(&stamp[..at]);
                 }
             }
             let begun = clock.now();

@@ -20,7 +20,7 @@ mod writes;
 pub use course::{Burst, Course, Fall, Kind, course, own_limits};
 pub use file::{BadModel, NoModelAt, model_at, read_model, write_model};
 pub use fit::{AcceptedProfile, FitRefusal, Known, fit};
-pub use measure::{MeasureError, MeasurePlan, Span, measure, together};
+pub use measure::{MeasureError, MeasurePlan, Probe, measure, together};
 pub use search::Residual;
 pub use writes::{WriteFacts, fit_writes};
 

@@ -22,9 +22,9 @@ fn of_commands(profile: &Profile) -> Known {
     }
 }
 
-fn reads(file: &dyn longshore_io::File, len_bytes: u64) -> Span<'_> {
+fn reads(file: &dyn longshore_io::File, len_bytes: u64) -> Probe<'_> {
     static WRITTEN: AtomicU64 = AtomicU64::new(0);
-    Span {
+    Probe {
         file,
         len_bytes,
         op: Op::Read,
@@ -297,7 +297,7 @@ struct Volume {
     clock: SimClock,
     credit: Credit,
     rate: f64,
-    /// What is held, and since when.
+    /// The credit that is held, and since when.
     held: Mutex<(f64, Duration)>,
 }
 
@@ -375,7 +375,7 @@ fn the_limit_of_a_volume_is_found_by_asking_it() {
     };
     let bursting = volume(4e9);
     for op in [Op::Read, Op::Write] {
-        let span = Span {
+        let span = Probe {
             op,
             ..reads(&bursting, 1 << 40)
         };
@@ -518,7 +518,7 @@ fn writes_go_to_the_span_alone_and_no_two_lines_of_them_are_equal() {
     let bytes = 4u64 << 20;
     let file = filled(&disk, 2 * bytes);
     let written_bytes = AtomicU64::new(0);
-    let span = Span {
+    let span = Probe {
         file: &*file,
         len_bytes: bytes,
         op: Op::Write,

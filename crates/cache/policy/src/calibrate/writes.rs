@@ -18,7 +18,7 @@ use crate::model::{Op, Profile, WriteBuffer};
 /// Reads and writes together move this many times as much as the better of them alone, if each has a link of its own.
 const OWN_LINKS: f64 = 1.5;
 
-/// What is known of writes besides the cells.
+/// Facts about writes besides the cells.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct WriteFacts {
     /// Reads and writes of one size and depth at the same time.

@@ -2,6 +2,8 @@
 //!
 //! Invariants
 //! - A device with limits is judged by the rates that last: a policy that counts on credit runs out of it.
+//!
+//! Leaves to others: exact times, which depend on what is in flight (`device.rs`).
 
 use longshore_balance::Outlook;
 

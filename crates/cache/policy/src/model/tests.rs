@@ -322,7 +322,7 @@ fn a_burst_is_as_fast_as_without_a_limit_until_its_credit_is_used_up() {
         (lasting.bytes_per_us / 125.0 - 1.0).abs() < 0.05,
         "{lasting:?}"
     );
-    // Whoever asks for less than the limit never waits for it.
+    // A load below the limit never waits for it.
     let slow = |profile: &Profile| profile.steady(Op::Read, (4096, 1), 500, 1).mean_us;
     assert_eq!(slow(&limited), slow(unlimited));
     assert_eq!(limited.outlook().rate_bytes_per_us, 125.0);

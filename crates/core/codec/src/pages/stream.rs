@@ -455,7 +455,7 @@ impl Decoder {
         self.together(|decoder, pending| decoder.put_off(cursor, plain, pending))
     }
 
-    /// Replaces `a` and `b` by the next two streams. What is pending elsewhere is perhaps decoded with one of them.
+    /// Replaces `a` and `b` by the next two streams. A stream that is pending elsewhere is perhaps decoded with one of them.
     pub(super) fn get_two(
         &mut self,
         cursor: &mut Cursor<'_>,

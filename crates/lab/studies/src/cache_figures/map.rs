@@ -7,7 +7,7 @@
 
 use longshore_policy::model::{Op, Profile};
 
-use super::{Devices, FiguresSpec};
+use super::devices::{Devices, FiguresSpec};
 use crate::report::{
     At, Axis, Cell, Chart, Column, Positions, ReportFormat, Section, Series, Table,
 };

@@ -7,50 +7,29 @@
 //!
 //! Leaves to others: the simulation (`longshore-simulator`), and the forms of a report (`report`).
 
+mod devices;
 mod map;
 mod pair;
+mod policies;
 mod tpch;
 
+pub use devices::FiguresSpec;
 pub(crate) use map::RatioLine;
 pub use pair::{PairSpec, pair_figures};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use longshore_policy::model::{Nanos, Op, Profile, ProfileTrust};
-use longshore_simulator::Choice;
-use longshore_simulator::sim::{
-    self, ClosedLoop, Mix, Outcome, Phases, Scenario, Source, WarmUp, settled,
-};
+use longshore_simulator::sim::{Phases, WarmUp, settled};
+
+use devices::{Devices, PAPER, REVERSED, devices, published};
+use policies::{MS, REGION_BYTES, SECOND, mix, policies, simulate};
 
 use crate::report::{
-    At, Axis, Chart, Column, Positions, Report, ReportFormat, Section, Series, Side, Table,
+    At, Axis, Chart, Column, Positions, Report, ReportFormat, Section, Series, Table,
 };
 
-/// The settings of the figures.
-#[derive(Debug, Clone)]
-pub struct FiguresSpec {
-    pub seed: u64,
-    /// Shorter runs: for tests.
-    pub quick: bool,
-}
-
-const SECOND: Nanos = 1_000_000_000;
-const MS: Nanos = 1_000_000;
 /// Of each query, in a trial run.
 const QUICK_REQUESTS: u64 = 2000;
-const SLOT_BYTES: u64 = 64 << 10;
-const REGION_BYTES: u64 = 1 << 30;
-/// The published pair, and the one of the last figure, whose devices take fewer steps to simulate.
-const PAPER: (&str, &str) = ("optane-905p", "samsung-970pro");
-const REVERSED: (&str, &str) = ("ec2-local-nvme", "ebs-gp3-max");
-const POLICIES: [&str; 7] = [
-    "none",
-    "none-waits",
-    "slow",
-    "bcache",
-    "orthus",
-    "orthus-kernel",
-    "aware",
-];
 const WINDOW: Nanos = 10 * MS;
 /// The number of windows averaged when a settling time is read.
 const SMOOTH: usize = 5;
@@ -80,34 +59,6 @@ pub fn cache_figures(spec: &FiguresSpec, on_step: &dyn Fn(&str)) -> Result<Repor
         ),
         platform: platform(spec)?,
         sections: vec![latency, queries, policies, change],
-    })
-}
-
-/// Two devices, and their names in texts.
-#[derive(Debug, Clone)]
-pub(crate) struct Devices<'a> {
-    pub fast: &'a Profile,
-    pub slow: &'a Profile,
-    pub fast_name: &'a str,
-    pub slow_name: &'a str,
-}
-
-fn devices((fast_name, slow_name): (&'static str, &'static str)) -> Result<Devices<'static>> {
-    let named = |name: &str| Profile::named(name).with_context(|| format!("no profile {name}"));
-    Ok(Devices {
-        fast: named(fast_name)?,
-        slow: named(slow_name)?,
-        fast_name,
-        slow_name,
-    })
-}
-
-/// The published pair, by the names that the study has for it.
-fn published() -> Result<Devices<'static>> {
-    Ok(Devices {
-        fast_name: "Optane",
-        slow_name: "flash",
-        ..devices(PAPER)?
     })
 }
 
@@ -144,45 +95,6 @@ pub(crate) fn latency(spec: &FiguresSpec) -> Result<(Section, Vec<RatioLine>)> {
             .into(),
     ];
     Ok((section, lines))
-}
-
-/// One policy under one mix, with everything resident.
-fn simulate(
-    spec: &FiguresSpec,
-    devices: &Devices<'_>,
-    policy: &str,
-    (warm_up, measured): (WarmUp, Nanos),
-    source: &mut dyn Source,
-) -> Result<Outcome> {
-    let Devices { fast, slow, .. } = *devices;
-    let scenario = Scenario {
-        fast,
-        slow,
-        slot_bytes: SLOT_BYTES,
-        warm_bytes: REGION_BYTES,
-        warm_up,
-        measured,
-        seed: spec.seed,
-    };
-    let (fast, slow) = (fast.outlook(), slow.outlook());
-    let slots = (REGION_BYTES / SLOT_BYTES) as usize;
-    let choice: Choice = policy.parse()?;
-    let mut policy = choice.build(fast, slow, slots, SLOT_BYTES);
-    Ok(sim::run(&scenario, source, &mut policy))
-}
-
-fn mix(text: &str) -> Result<Mix> {
-    text.parse().map_err(anyhow::Error::msg)
-}
-
-fn closed(spec: &FiguresSpec, devices: &Devices<'_>, text: &str, policy: &str) -> Result<Outcome> {
-    let measured = if spec.quick { 100 * MS } else { SECOND };
-    let mut source = ClosedLoop::new(&mix(text)?, REGION_BYTES, spec.seed);
-    let warm_up = WarmUp::UntilSteady {
-        window: measured / 4,
-        most: 60 * SECOND,
-    };
-    simulate(spec, devices, policy, (warm_up, measured), &mut source)
 }
 
 /// A query of TPC-H with all data on one device.
@@ -328,61 +240,6 @@ pub(crate) fn queries(spec: &FiguresSpec) -> Result<(Section, Vec<Asked>)> {
         ],
     };
     Ok((section, asked))
-}
-
-/// Small reads and scans together, over both devices.
-fn policies(spec: &FiguresSpec, devices: &Devices<'_>) -> Result<Section> {
-    let outcomes = POLICIES.map(|policy| closed(spec, devices, "8x4k+6x512k", policy));
-    let outcomes = outcomes.into_iter().collect::<Result<Vec<_>>>()?;
-    let row = |(policy, outcome): (&&str, &Outcome)| {
-        vec![
-            (*policy).into(),
-            outcome.throughput_mb_s.into(),
-            outcome.small_reads.mean.into(),
-            outcome.small_reads.p99.into(),
-            (100.0 * outcome.fast_share).into(),
-            (outcome.warmed_up as f64 / SECOND as f64).into(),
-            if outcome.steady { "yes" } else { "no" }.into(),
-        ]
-    };
-    let table = Table {
-        columns: vec![
-            Column::text("Policy"),
-            Column::number("Throughput", "MB/s", 0),
-            Column::number("Small reads", "us", 1),
-            Column::number("p99", "us", 1),
-            Column::number(&format!("By the {}", devices.fast_name), "%", 1),
-            Column::number("Warm-up", "s", 2),
-            Column::text("Steady"),
-        ],
-        row_values: POLICIES.iter().zip(&outcomes).map(row).collect(),
-    };
-    let values = |of: fn(&Outcome) -> f64| outcomes.iter().map(|o| Some(of(o))).collect();
-    let mut small = Series::new("small reads", values(|o| o.small_reads.mean));
-    small.axis = Side::Right;
-    Ok(Section {
-        heading: "Both devices, one policy".into(),
-        prose: vec![
-            "Eight clients read 4 KiB anywhere, six scan with 512 KiB, everything is resident. none: a classic cache; \
-             none-waits: a classic cache whose misses wait for another client's read of the same bytes; slow: no \
-             cache; orthus: 1 % in 75 ms, as in its paper; orthus-kernel: 1 % in 15 ms, the interval of its kernel \
-             version. Each policy runs until three windows in a row do the same, and is measured from then on."
-                .into(),
-        ],
-        table: Some(table),
-        charts: vec![Chart {
-            title: "Throughput, and how long small reads take".into(),
-            form: ReportFormat::Bar,
-            x: Positions {
-                label: "Policy".into(),
-                unit: String::new(),
-                at: At::Names(POLICIES.map(str::to_owned).to_vec()),
-            },
-            y: Axis::new("Throughput", "MB/s"),
-            y_right: Some(Axis::new("Mean latency", "us")),
-            series: vec![Series::new("throughput", values(|o| o.throughput_mb_s)), small],
-        }],
-    })
 }
 
 /// Throughput in each window after scans join small reads.

@@ -1,11 +1,16 @@
 //! The figures of any two devices, built-in profiles or calibrated models: where each answers sooner, and what policies make of both.
 //!
-//! Leaves to others: the simulations (`mod.rs`, `map.rs`), and measuring a device (`longshore_policy::calibrate`).
+//! Invariants
+//! - Nothing here is measured, and each heading says so.
+//!
+//! Leaves to others: the simulations (`policies.rs`, `map.rs`), and measuring a device (`longshore_policy::calibrate`).
 
 use anyhow::Result;
 use longshore_policy::model::{Op, Profile, ProfileTrust};
 
-use super::{Devices, FiguresSpec, RatioLine, map, policies};
+use super::devices::{Devices, FiguresSpec};
+use super::map::{self, RatioLine};
+use super::policies::policies;
 use crate::report::Report;
 
 /// Two devices, and how they are called in the report.

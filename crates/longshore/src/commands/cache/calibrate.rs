@@ -17,7 +17,7 @@ use std::time::Duration;
 use longshore_io::{File, FileKind, OpenHow, Via};
 use longshore_policy::calibrate::{
     self, AcceptedProfile, Burst, Course, Fall, FitRefusal, Kind, Known, MeasureError, MeasurePlan,
-    Point, Residual, Span, WriteFacts, write_model,
+    Point, Probe, Residual, WriteFacts, write_model,
 };
 use longshore_policy::model::Op;
 use longshore_terminal::files;
@@ -140,7 +140,7 @@ fn op_text(op: Op) -> &'static str {
     }
 }
 
-/// What was measured.
+/// All that was measured.
 struct Measured {
     reads: Vec<Point>,
     /// Only in a directory.
@@ -189,8 +189,8 @@ impl<'a> Measuring<'a> {
         })
     }
 
-    fn span(&self, op: Op) -> Span<'_> {
-        Span {
+    fn probe(&self, op: Op) -> Probe<'_> {
+        Probe {
             file: &*self.file,
             len_bytes: self.len_bytes,
             op,
@@ -230,9 +230,9 @@ impl<'a> Measuring<'a> {
                 self.plan.warm_up = self.plan.time;
             }
             let points = self.cells(Op::Write)?;
-            let spans = [Op::Read, Op::Write].map(|op| self.span(op));
+            let probes = [Op::Read, Op::Write].map(|op| self.probe(op));
             let clock = &*self.context.clock;
-            let together = calibrate::together(spans, TOGETHER, &self.plan, clock);
+            let together = calibrate::together(probes, TOGETHER, &self.plan, clock);
             let together = Some(together.map_err(failed)?);
             writes = Some((points, WriteFacts { together, fall }));
         }
@@ -262,7 +262,7 @@ impl<'a> Measuring<'a> {
             unit(kind),
             self.options.course
         ));
-        let found = calibrate::course(self.span(op), kind, time, &*self.context.clock);
+        let found = calibrate::course(self.probe(op), kind, time, &*self.context.clock);
         let found = found.map_err(failed)?;
         if let Some(text) = course_text(op, kind, found) {
             output.say(&text);
@@ -292,7 +292,7 @@ impl<'a> Measuring<'a> {
             self.options.seconds
         ));
         let clock = &*self.context.clock;
-        let points = calibrate::measure(self.span(op), &self.plan, clock, &|point| {
+        let points = calibrate::measure(self.probe(op), &self.plan, clock, &|point| {
             output.remark(&format!(
                 "{:>7} bytes, {:>2} at a time: {:.1} us\n",
                 point.len_bytes, point.depth, point.mean_us
@@ -326,7 +326,7 @@ fn scratch(options: &CacheCalibrate, context: &Context) -> io::Result<Arc<dyn Fi
     let name = PathBuf::from(name);
     let file = dir.open(&name, OpenHow::CreateNew)?;
     dir.remove_file(&name)?;
-    // A hole would be read from nowhere. What is equal to other blocks may be kept once.
+    // A hole would be read from nowhere, and blocks that are equal may be kept once.
     let mut block = vec![0_u8; BLOCK];
     let mut state = context.clock.wall_ns() as u64 | 1;
     let mut at = 0;
