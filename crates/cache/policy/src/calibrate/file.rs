@@ -28,9 +28,6 @@ const CHUNK_BYTES_MAX: f64 = 1e9;
 /// Smaller times and rates would make times that a clock cannot count.
 const VALUE_MIN: f64 = 1e-6;
 
-/// Rates of commands are for a second in a file, and for a µs in a profile.
-const US_IN_S: f64 = 1e6;
-
 const HEAD: &str = "longshore device model 1";
 
 /// Why a file is not a model.
@@ -115,7 +112,7 @@ pub fn write_model(accepted: &AcceptedProfile, about: &str) -> String {
         group(&BYTE_CREDIT, &[credit.per_us, credit.most]);
     }
     if let Some(credit) = profile.command_credit {
-        group(&COMMAND_CREDIT, &[credit.per_us * US_IN_S, credit.most]);
+        group(&COMMAND_CREDIT, &[credit.per_us * 1e6, credit.most]);
     }
     text
 }
@@ -214,7 +211,7 @@ pub fn read_model(text: &str) -> Result<Profile, BadModel> {
         tail: None,
         write_buffer: None,
         byte_credit: lines.credit(BYTE_CREDIT, 1.0)?,
-        command_credit: lines.credit(COMMAND_CREDIT, US_IN_S)?,
+        command_credit: lines.credit(COMMAND_CREDIT, 1e6)?,
     };
     if lines.has(&WRITES) {
         let (bytes, ack_us) = (lines.any("buffer_bytes")?, lines.any("buffer_ack_us")?);
