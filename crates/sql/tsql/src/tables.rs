@@ -21,6 +21,9 @@ use crate::variables::{VALUES_MAX, bytes, too_much};
 
 pub type TableRow = Vec<Value>;
 
+/// The number of a row, and what it was; `None`: it was not there.
+pub type RowBefore = (i64, Option<TableRow>);
+
 /// The most columns of a table.
 const COLUMNS_MAX: usize = 1024;
 /// The most tables of a session.

@@ -31,7 +31,7 @@ use crate::syntax::{
     tokens,
 };
 use crate::tables::{
-    Change, TableCheck, TableColumn, TableId, TableRow, TableRows, TableShape, row_bytes,
+    Change, RowBefore, TableCheck, TableColumn, TableId, TableRow, TableRows, TableShape, row_bytes,
 };
 use crate::value::{Column, Type, Value};
 use crate::variables::{Sum, Variables, bytes};
@@ -511,7 +511,7 @@ impl Current<'_> {
     }
 
     /// The rows of a change as they are now; `None`: there is no such row.
-    fn before(&self, session: &Session, change: &Change) -> Vec<(i64, Option<TableRow>)> {
+    fn before(&self, session: &Session, change: &Change) -> Vec<RowBefore> {
         let put = change.put.iter().map(|(number, _)| number);
         let numbers = change.removed.iter().chain(put);
         let row = |number: &i64| (*number, self.row(session, *number));
@@ -633,7 +633,7 @@ pub(super) struct MadeChange<'a> {
 pub(super) struct Done {
     told: Option<Told>,
     /// Its rows as they were, if there is an OUTPUT: the table that takes its rows may refuse them.
-    before: Vec<(i64, Option<TableRow>)>,
+    before: Vec<RowBefore>,
     /// The numbers of those that the open transaction did not know.
     new: Vec<i64>,
     /// The table's version now; `None`: no other session has this table.
