@@ -11,10 +11,13 @@ mod failover;
 mod kept;
 mod outage;
 mod owed;
+mod owed_page;
 mod owed_sealed;
 mod receiving;
 mod receiving_buckets;
 mod restores;
+#[path = "../common/served.rs"]
+mod served;
 mod set_back;
 mod shared;
 mod spaces;

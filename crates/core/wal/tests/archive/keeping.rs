@@ -333,6 +333,34 @@ fn a_record_is_neither_missing_nor_forgotten_wherever_it_is_cut_off() {
     assert!(cut_offs > 20, "{cut_offs}");
 }
 
+/// Goal: a debt is durable also where the process that made the directory of the list was killed before its name was.
+#[test]
+fn a_debt_is_durable_wherever_the_process_before_was_killed() {
+    let mut killed = 0;
+    for after in 0..1000 {
+        let site = Site::new(after);
+        let fault = Fault::errno(5).from_step(site.server.steps() + after);
+        site.server.inject(fault);
+        let before = site.owe(3);
+        site.server.heal();
+        site.owe(3).unwrap();
+        for server in site.server.images(8) {
+            let [home, first, second] = [&site.home, &site.copies[0], &site.copies[1]].map(apart);
+            let site = Site {
+                server,
+                home,
+                copies: [first, second],
+            };
+            assert!(site.is_owed() && is_sound(&site), "{after}");
+        }
+        if before.is_ok() {
+            break;
+        }
+        killed += 1;
+    }
+    assert!(killed > 10, "{killed}");
+}
+
 /// The disk as it is now, apart from the original.
 fn apart(disk: &SimDisk) -> SimDisk {
     // The last of two has all that was written.
