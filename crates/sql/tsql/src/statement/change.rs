@@ -996,9 +996,6 @@ pub(super) fn finish(
     Ok(out.done(command, Some(count))?)
 }
 
-/// A row's number, and the row before a change; `None`: it was not there.
-type RowBefore = (i64, Option<TableRow>);
-
 /// Takes a change back, because a table refused the rows of its OUTPUT, and adds why where that cannot be done.
 fn taken_back(
     session: &mut Session,
