@@ -468,7 +468,7 @@ fn no_line_of_the_block_cache_has_a_chosen_number_without_a_name() {
         ("control.rs", "0o600"),
         ("control.rs", "[0; 4096]"),
         // Cells read other places.
-        ("measure.rs", "len << 32 ^ u64::from(depth) << 16"),
+        ("cell.rs", "len << 32 ^ u64::from(depth) << 16"),
     ];
     let mut sources = block_cache();
     // Formats, and a hash that one of them holds.

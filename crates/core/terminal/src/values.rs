@@ -78,11 +78,11 @@ pub fn long_seconds(text: &str) -> Result<f64, String> {
     seconds_up_to(86_400.0, text)
 }
 
-/// Seconds, 0 and up to a day.
-pub fn seconds_or_none(text: &str) -> Result<f64, String> {
+/// Seconds of a course of values, of which there must be some: 0 for none, or 2 and up to a day.
+pub fn course_seconds(text: &str) -> Result<f64, String> {
     match text.trim().parse::<f64>() {
-        Ok(0.0) => Ok(0.0),
-        _ => long_seconds(text).map_err(|_| "write seconds, 0 and up to 86400".to_owned()),
+        Ok(s) if s == 0.0 || (2.0..=86_400.0).contains(&s) => Ok(s),
+        _ => Err("write 0, or seconds from 2 to 86400".to_owned()),
     }
 }
 

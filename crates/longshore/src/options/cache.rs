@@ -65,9 +65,9 @@ of its device.";
 pub struct CacheCalibrate {
     /// A block device, a file of 128 MiB or more, or a directory.
     ///
-    /// Only in a directory are writes measured: in a scratch file that has no name and is gone at the end, however that
-    /// comes. Elsewhere a write takes as long as a read in the model. An SSD wears by what is written: the end tells how
-    /// much that was.
+    /// Only in a directory are writes measured: in a scratch file that is removed as soon as it is open. Elsewhere a write
+    /// takes as long as a read in the model. An SSD wears by what is written, as fast as it can for more than a minute: some
+    /// hundred gigabytes. The end tells how much it was.
     pub path: PathBuf,
 
     /// The file for the model; replaced if it exists.
@@ -89,13 +89,14 @@ pub struct CacheCalibrate {
     ///
     /// The default is 20, once for bytes and once for commands, and once for writes in a directory. A burst that lasts longer
     /// is not seen: some volumes of clouds have one of 30 minutes. If the rate falls it is asked again after a rest: only a
-    /// limit is as fast again for as long as the rest has earned. 0 leaves it out.
-    #[arg(long, value_name = "N", default_value_t = 20.0, value_parser = values::seconds_or_none)]
+    /// limit is as fast again for as long as the rest has earned, and then falls again. Leave the device alone for a while
+    /// before, so that it has credit. 0 leaves this out; 2 is the least.
+    #[arg(long, value_name = "N", default_value_t = 20.0, value_parser = values::course_seconds)]
     pub course: f64,
 
     /// Size of the scratch file in a directory.
     ///
-    /// The default is 1G. A larger one is spread over more of the device.
+    /// The default is 1G. A larger one is spread over more of the device. Twice as much must be free.
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = values::positive_size)]
     pub size: u64,
 

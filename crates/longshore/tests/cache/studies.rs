@@ -362,13 +362,33 @@ fn writes_are_measured_in_a_directory_and_leave_nothing() {
         (&Value::from(0), ["read".to_owned()].into())
     );
     assert!(fs::read(&disk).unwrap().iter().all(|byte| *byte == 7));
-    // Its size must be possible.
+    // The model replaces no device.
+    let words = ["cache", "calibrate", "--course", "0"];
+    let refused = common::longshore(words)
+        .arg(&disk)
+        .arg("--model")
+        .arg(&disk)
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert_eq!(fs::metadata(&disk).unwrap().len(), 129 << 20);
+    // Its size must be possible, before anything is asked of the device.
     let refused = calibrate(&place, &["--course", "0", "--size", "9000000G"]);
     assert_eq!(refused.status.code(), Some(3), "{refused:?}");
     let error = answer(&refused)["error"].to_string();
     assert!(error.contains("it has room for"), "{error}");
-    let small = calibrate(&place, &["--course", "0", "--size", "1M"]);
+    let small = calibrate(&place, &["--size", "4K"]);
     assert_eq!(small.status.code(), Some(3), "{small:?}");
+    let little = dir.path().join("little");
+    fs::write(&little, "x").unwrap();
+    assert_eq!(calibrate(&little, &[]).status.code(), Some(3));
+    // There is no device below memory.
+    let memory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let refused = calibrate(memory.path(), &["--course", "0", "--size", "130M"]);
+    assert!(
+        answer(&refused)["error"].to_string().contains("in memory"),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -394,12 +414,13 @@ fn the_course_of_the_rate_is_looked_at_for_as_long_as_asked() {
             .output();
         text(&output.unwrap().stderr)
     };
-    let asked = said("0.5");
+    let asked = said("2");
     for unit in ["bytes", "commands"] {
-        let line = format!("reads, as many {unit} as the device takes, for 0.5 s");
+        let line = format!("reads, as many {unit} as the device takes, for 2 s");
         assert!(asked.contains(&line), "{asked}");
     }
     assert!(!said("0").contains("as the device takes"));
+    assert!(said("1").contains("seconds from 2"));
 }
 
 /// The size in a model is the one that was given, if the model fits at all.

@@ -5,7 +5,7 @@
 //!
 //! Invariants
 //! - A fall alone is no limit: another user of the device may have come. It is one only if the device, after a rest, is as
-//!   fast again, for about as long as the rest has earned.
+//!   fast again for about as long as the rest has earned, and then falls to the same rate again.
 //! - The credit that is found is at least what was used up: nobody knows whether it was whole before.
 //!
 //! Leaves to others: each measured cell (`measure.rs`), and what a limit does to a model (`fit.rs`).
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use longshore_io::Clock;
 
-use super::measure::{MeasureError, Probe, cell};
+use super::cell::{MeasureError, Probe, cell};
 use crate::model::Credit;
 
 /// The time for one value of the rate.
@@ -32,8 +32,10 @@ const EVEN_WITHIN: f64 = 0.15;
 const REST_MAX: Duration = Duration::from_secs(10);
 /// Two limits that are this near, counted in one unit, are one.
 const FOLLOWS_WITHIN: f64 = 0.2;
-/// The longest burst that a cell waits for, as a multiple of the cell's time.
-const LONGEST_BURST: f64 = 4.0;
+/// The longest time in which credit is used up before a cell.
+const USE_UP_MAX: Duration = Duration::from_secs(60);
+/// Each thread makes this many requests in a slice, however long they take.
+const REQUESTS_LEAST: u64 = 1;
 /// The units of a burst after a rest, over those that the rest has earned: at least and at most.
 const EARNED_LEAST: f64 = 0.5;
 const EARNED_MOST: f64 = 2.0;
@@ -96,13 +98,13 @@ impl Burst {
             excess: self.credit.most,
         }
     }
+}
 
-    /// How long a burst lasts on the credit that came back in `time`.
-    pub fn lasts_after(&self, time: Duration) -> Duration {
-        let over = (self.rate - self.credit.per_us).max(f64::MIN_POSITIVE);
-        let times = (self.credit.per_us / over).min(LONGEST_BURST);
-        time.mul_f64(times)
-    }
+/// A rate that lasts, in units per µs, of a device where a burst is faster.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Lasting {
+    pub kind: Kind,
+    pub rate: f64,
 }
 
 /// The limits of a device, without those that only follow from the other one: small commands that are slow because their
@@ -133,47 +135,92 @@ pub fn course(
     time: Duration,
     clock: &dyn Clock,
 ) -> Result<Course, MeasureError> {
-    let Some(fall) = fall(&rates(probe, kind, time, clock)?) else {
+    let Some(fall) = fall(&slices(probe, kind, time, clock)?) else {
         return Ok(Course::Even);
     };
     let rest = REST_MAX.min(time / 2);
     clock.sleep(rest);
-    let again = rates(probe, kind, time / 2, clock)?;
+    let again = slices(probe, kind, time / 2, clock)?;
     Ok(judged(fall, rest, &again))
 }
 
-/// The rate in each slice, in units per µs.
-fn rates(
+/// The units of a slice, and its time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Slice {
+    pub units: f64,
+    pub us: f64,
+}
+
+impl Slice {
+    fn rate(&self) -> f64 {
+        self.units / self.us
+    }
+}
+
+/// Asks for as much as the device gives, for one slice. A slow device takes longer for the fewest requests.
+fn slice(probe: Probe<'_>, kind: Kind, clock: &dyn Clock) -> Result<Slice, MeasureError> {
+    let begun = clock.now();
+    let point = cell(probe, kind.shape(), (SLICE, REQUESTS_LEAST), clock)?;
+    let units = match kind {
+        Kind::Bytes => point.count * point.len_bytes,
+        Kind::Commands => point.count,
+    };
+    Ok(Slice {
+        units: units as f64,
+        // By the time, not by the latencies: threads may begin late.
+        us: (clock.now() - begun).as_nanos().max(1) as f64 / 1000.0,
+    })
+}
+
+fn slices(
     probe: Probe<'_>,
     kind: Kind,
     time: Duration,
     clock: &dyn Clock,
-) -> Result<Vec<f64>, MeasureError> {
-    let slices = time.as_nanos() / SLICE.as_nanos();
-    let one = |_| {
-        let begun = clock.now();
-        let point = cell(probe, kind.shape(), (Duration::ZERO, SLICE), clock)?;
-        // By the time, not by the latencies: threads may begin late.
-        let us = (clock.now() - begun).as_nanos() as f64 / 1000.0;
-        let units = match kind {
-            Kind::Bytes => point.count * point.len_bytes,
-            Kind::Commands => point.count,
-        };
-        Ok(units as f64 / us)
-    };
-    (0..slices).map(one).collect()
+) -> Result<Vec<Slice>, MeasureError> {
+    let end = clock.now() + time;
+    let mut slices = Vec::new();
+    while clock.now() < end {
+        slices.push(slice(probe, kind, clock)?);
+    }
+    Ok(slices)
 }
 
-fn slice_us() -> f64 {
-    SLICE.as_micros() as f64
+/// Asks for as much as the device gives until no more comes than what lasts.
+pub(super) fn use_up(
+    probe: Probe<'_>,
+    lasting: Lasting,
+    clock: &dyn Clock,
+) -> Result<(), MeasureError> {
+    let end = clock.now() + USE_UP_MAX;
+    let most = lasting.rate * (1.0 + EVEN_WITHIN);
+    while clock.now() < end && slice(probe, lasting.kind, clock)?.rate() > most {}
+    Ok(())
 }
 
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
+fn rates(slices: &[Slice]) -> Vec<f64> {
+    slices.iter().map(Slice::rate).collect()
+}
+
+/// Units above a rate.
+fn excess(slices: &[Slice], rate: f64) -> f64 {
+    let over = slices.iter().map(|slice| slice.units - rate * slice.us);
+    over.sum()
+}
+
+/// Whether most values are near this one.
+fn lasts(rates: &[f64], level: f64) -> bool {
+    let near = |rate: &&f64| (**rate / level - 1.0).abs() <= EVEN_WITHIN;
+    rates.iter().filter(near).count() as f64 >= EVEN_SHARE * rates.len() as f64
+}
+
 /// The fall that divides the values best into two levels, if the second one lasts.
-pub(super) fn fall(rates: &[f64]) -> Option<Fall> {
+pub(super) fn fall(slices: &[Slice]) -> Option<Fall> {
+    let rates = rates(slices);
     let after_least = AFTER_LEAST.max((rates.len() as f64 * AFTER_SHARE).ceil() as usize);
     let unlike = |part: &[f64]| {
         let level = mean(part);
@@ -188,23 +235,22 @@ pub(super) fn fall(rates: &[f64]) -> Option<Fall> {
     let mut sorted = later.to_vec();
     sorted.sort_by(f64::total_cmp);
     let after = sorted[sorted.len() / 2];
-    let near = |rate: &&f64| (**rate / after - 1.0).abs() <= EVEN_WITHIN;
-    let lasts = later.iter().filter(near).count() as f64 >= EVEN_SHARE * later.len() as f64;
-    let excess = |rate: &f64| (rate - after) * slice_us();
-    (lasts && before >= FALL_LEAST * after).then(|| Fall {
+    (lasts(later, after) && before >= FALL_LEAST * after).then(|| Fall {
         before,
         after,
-        excess: rates[..at].iter().map(excess).sum(),
+        excess: excess(&slices[..at], after),
     })
 }
 
-/// Whether a fall is a limit, by the rates after a rest.
-pub(super) fn judged(fall: Fall, rest: Duration, again: &[f64]) -> Course {
+/// Whether a fall is a limit, by what came after a rest: as much more as the rest has earned, and then the lower rate again.
+pub(super) fn judged(fall: Fall, rest: Duration, again: &[Slice]) -> Course {
+    let all = rates(again);
     let is_fast = |rate: &&f64| **rate > fall.after * (1.0 + EVEN_WITHIN);
-    let burst = again.iter().take_while(is_fast);
-    let earned: f64 = burst.map(|rate| (rate - fall.after) * slice_us()).sum();
+    let burst = all.iter().take_while(is_fast).count();
+    let fell_again = all.len() >= burst + AFTER_LEAST && lasts(&all[burst..], fall.after);
+    let earned = excess(&again[..burst], fall.after);
     let expected = (fall.after * rest.as_micros() as f64).min(fall.excess);
-    match (EARNED_LEAST..=EARNED_MOST).contains(&(earned / expected)) {
+    match fell_again && (EARNED_LEAST..=EARNED_MOST).contains(&(earned / expected)) {
         true => Course::Limited(Burst {
             rate: fall.before,
             credit: Credit {

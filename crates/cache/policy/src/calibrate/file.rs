@@ -25,8 +25,14 @@ use crate::policy::LINE_BYTES;
 const VALUE_MAX: f64 = 1e12;
 const UNITS_MAX: f64 = 4096.0;
 const CHUNK_BYTES_MAX: f64 = 1e9;
-/// Smaller times and rates would make times that a clock cannot count.
-const VALUE_MIN: f64 = 1e-6;
+/// A time below a clock's nanosecond would never pass, and a lower rate would make times that the clock cannot count.
+const VALUE_MIN: f64 = 1e-3;
+/// The longest time, in µs: thousands of such requests one behind the other are still counted by the clock.
+const TIME_MAX: f64 = 1e7;
+/// Smaller chunks would make a request of millions of steps.
+const CHUNK_BYTES_MIN: f64 = 512.0;
+/// The lowest limit, of commands in a second.
+const COMMANDS_MIN: f64 = 1.0;
 
 const HEAD: &str = "longshore device model 1";
 
@@ -37,8 +43,10 @@ pub enum BadModel {
     NoModel,
     #[error("line {line} is not a parameter of a model, or is out of range")]
     Line { line: usize },
-    #[error("{name:?} is missing or repeated")]
+    #[error("{name:?} is missing or repeated, or is out of range")]
     Missing { name: &'static str },
+    #[error("a device has a buffer of writes or limits, not both")]
+    BufferAndLimits,
 }
 
 impl BadModel {
@@ -46,7 +54,9 @@ impl BadModel {
     pub fn hint(&self) -> &'static str {
         match self {
             BadModel::NoModel => "`longshore cache calibrate` writes such files",
-            BadModel::Line { .. } | BadModel::Missing { .. } => "calibrate again",
+            BadModel::Line { .. } | BadModel::Missing { .. } | BadModel::BufferAndLimits => {
+                "calibrate again"
+            }
         }
     }
 }
@@ -157,28 +167,37 @@ impl Lines {
         self.0.get(name).copied().ok_or(BadModel::Missing { name })
     }
 
-    /// A value with which one can divide.
-    fn positive(&self, name: &'static str) -> Result<f64, BadModel> {
+    fn within(&self, name: &'static str, least: f64, most: f64) -> Result<f64, BadModel> {
         let found = self.any(name)?;
-        match found >= VALUE_MIN {
+        match (least..=most).contains(&found) {
             true => Ok(found),
             false => Err(BadModel::Missing { name }),
         }
     }
 
-    /// A count. Zero, or more than its field has room for, would make a device that cannot run.
-    fn whole(&self, name: &'static str, most: f64) -> Result<u32, BadModel> {
-        let found = self.any(name)?;
-        match (1.0..=most).contains(&found) {
-            true => Ok(found as u32),
-            false => Err(BadModel::Missing { name }),
-        }
+    /// A rate, with which one can divide.
+    fn rate(&self, name: &'static str) -> Result<f64, BadModel> {
+        self.within(name, VALUE_MIN, VALUE_MAX)
     }
 
-    fn credit(&self, names: [&'static str; 2], unit: f64) -> Result<Option<Credit>, BadModel> {
+    /// A time that passes.
+    fn time(&self, name: &'static str) -> Result<f64, BadModel> {
+        self.within(name, VALUE_MIN, TIME_MAX)
+    }
+
+    /// A count. Zero, or more than its field has room for, would make a device that cannot run.
+    fn whole(&self, name: &'static str, least: f64, most: f64) -> Result<u32, BadModel> {
+        self.within(name, least, most).map(|found| found as u32)
+    }
+
+    fn credit(
+        &self,
+        names: [&'static str; 2],
+        (least, unit): (f64, f64),
+    ) -> Result<Option<Credit>, BadModel> {
         let credit = || {
             Ok(Credit {
-                per_us: (self.positive(names[0])? / unit).max(VALUE_MIN),
+                per_us: self.within(names[0], least, VALUE_MAX)? / unit,
                 most: self.any(names[1])?,
             })
         };
@@ -190,37 +209,42 @@ impl Lines {
 pub fn read_model(text: &str) -> Result<Profile, BadModel> {
     let lines = Lines::of(text)?;
     lines.any("near_percent")?;
-    let read_us = lines.positive("read_us")?;
-    let read_link = lines.positive("read_mb_s")?;
+    let read_us = lines.time("read_us")?;
+    let read_link = lines.rate("read_mb_s")?;
     let mut profile = Profile {
         name: "calibrated",
         standing: ProfileTrust::Calibrated,
-        units: lines.whole("units", UNITS_MAX)?,
-        chunk_bytes: lines.whole("chunk_bytes", CHUNK_BYTES_MAX)?,
+        units: lines.whole("units", 1.0, UNITS_MAX)?,
+        chunk_bytes: lines.whole("chunk_bytes", CHUNK_BYTES_MIN, CHUNK_BYTES_MAX)?,
         read_us,
         write_us: read_us,
-        fixed_us: lines.any("fixed_us")?,
+        fixed_us: lines.within("fixed_us", 0.0, TIME_MAX)?,
         read_link,
         write_link: read_link,
         shared_link: true,
         command_bytes: lines
-            .whole("command_bytes", f64::from(u32::MAX))?
+            .whole("command_bytes", 1.0, f64::from(u32::MAX))?
             .max(LINE_BYTES as u32),
-        command_us: lines.any("command_us")?,
+        command_us: lines.within("command_us", 0.0, TIME_MAX)?,
         jitter: 0.0,
         tail: None,
         write_buffer: None,
-        byte_credit: lines.credit(BYTE_CREDIT, 1.0)?,
-        command_credit: lines.credit(COMMAND_CREDIT, 1e6)?,
+        byte_credit: lines.credit(BYTE_CREDIT, (VALUE_MIN, 1.0))?,
+        command_credit: lines.credit(COMMAND_CREDIT, (COMMANDS_MIN, 1e6))?,
     };
     if lines.has(&WRITES) {
-        let (bytes, ack_us) = (lines.any("buffer_bytes")?, lines.any("buffer_ack_us")?);
-        profile.write_us = lines.positive("write_us")?;
-        profile.write_link = lines.positive("write_mb_s")?;
+        let bytes = lines.any("buffer_bytes")?;
+        let ack_us = lines.within("buffer_ack_us", 0.0, TIME_MAX)?.max(VALUE_MIN);
+        profile.write_us = lines.time("write_us")?;
+        profile.write_link = lines.rate("write_mb_s")?;
         profile.shared_link = lines.any("own_write_link")? == 0.0;
         profile.write_buffer = (bytes >= 1.0).then_some(WriteBuffer { bytes, ack_us });
     }
-    Ok(profile)
+    let is_limited = profile.byte_credit.or(profile.command_credit).is_some();
+    match profile.write_buffer.is_some() && is_limited {
+        true => Err(BadModel::BufferAndLimits),
+        false => Ok(profile),
+    }
 }
 
 /// A model file is some hundred bytes.

@@ -11,8 +11,8 @@
 //! Leaves to others: measuring (`measure.rs`), the model (`model`), the descent (`search.rs`), and files (`file.rs`).
 
 use super::Point;
+use super::cell::name;
 use super::course::Burst;
-use super::measure::name;
 use super::search::{Move, NEAR, Residual, SHARE, near, residuals, search};
 use crate::model::{Op, Profile, ProfileTrust};
 use crate::policy::LINE_BYTES;

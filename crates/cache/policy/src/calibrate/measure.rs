@@ -1,25 +1,20 @@
 //! Measures a device: requests to random places, several at a time, for each size and depth of a plan.
 //!
 //! Invariants
-//! - Requests go past the page cache, and the bytes in flight are bounded by the plan. Nothing is written where reads
-//!   are measured.
-//! - A cell has at least some requests, however long they take; the first that fails, or is short, ends the measurement.
-//! - Each cell and each run has other places, and writes other bytes: a cache in the device may keep earlier ones.
-//! - The clock is an argument, so a test can measure a simulated device.
+//! - The bytes in flight are bounded by the plan.
+//! - A cell has at least some requests, however long they take.
+//! - A cell of a device with limits begins without credit of the limit that holds it.
 //!
-//! Leaves to others: fitting a model to the cells (`fit.rs`, `writes.rs`), and limits that show over time (`course.rs`).
+//! Leaves to others: the requests of a cell (`cell.rs`), fitting a model to the cells (`fit.rs`, `writes.rs`), and limits that
+//! show over time (`course.rs`).
 
-use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use longshore_io::{Clock, File, Pool, Via, side_by_side};
-use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::{RngCore, SeedableRng};
+use longshore_io::{Clock, side_by_side};
 
 use super::Point;
-use crate::model::Op;
-use crate::policy::LINE_BYTES;
+use super::cell::{MeasureError, Probe, cell};
+use super::course::{Kind, Lasting, use_up};
 
 /// Bytes of the requests of a plan.
 const LENS: [u64; 6] = [4 << 10, 16 << 10, 64 << 10, 128 << 10, 512 << 10, 2 << 20];
@@ -38,8 +33,8 @@ pub struct MeasurePlan {
     pub depths: Vec<u32>,
     /// For each cell; some requests are made even if they take longer.
     pub time: Duration,
-    /// For each cell before that: where a burst is faster, the time in which its credit is used up.
-    pub warm_up: Duration,
+    /// Rates that last, on devices where a burst is faster: before each cell the credit of the burst is used up.
+    pub lasting: Vec<Lasting>,
     /// At most this many bytes are in flight: more would only measure the link again.
     pub in_flight_bytes_max: u64,
 }
@@ -50,13 +45,29 @@ impl Default for MeasurePlan {
             lens: LENS.to_vec(),
             depths: DEPTHS.to_vec(),
             time: CELL_TIME,
-            warm_up: Duration::ZERO,
+            lasting: Vec::new(),
             in_flight_bytes_max: IN_FLIGHT_MAX,
         }
     }
 }
 
 impl MeasurePlan {
+    /// The fewest bytes that a file may have.
+    pub fn least_bytes(&self) -> u64 {
+        let longest = self.lens.iter().copied().max().unwrap_or(0);
+        longest.saturating_mul(PLACES).max(1)
+    }
+
+    /// The rate that holds requests of this size: the one that lets the fewest pass.
+    fn holds(&self, len: u64) -> Option<Lasting> {
+        let requests = |lasting: &Lasting| match lasting.kind {
+            Kind::Bytes => lasting.rate / len as f64,
+            Kind::Commands => lasting.rate,
+        };
+        let lasting = self.lasting.iter().copied();
+        lasting.min_by(|a, b| requests(a).total_cmp(&requests(b)))
+    }
+
     /// The sizes and depths that are measured.
     pub fn cells(&self) -> Vec<(u64, u32)> {
         let all = self
@@ -68,72 +79,10 @@ impl MeasurePlan {
     }
 }
 
-/// Why a path cannot be measured.
-#[derive(Debug, thiserror::Error)]
-pub enum MeasureError {
-    #[error("{have} bytes are too few for random requests; {least} are needed")]
-    TooSmall { have: u64, least: u64 },
-    #[error("no memory for {depth} requests of {len} bytes")]
-    Memory {
-        len: u64,
-        depth: u32,
-        #[source]
-        error: io::Error,
-    },
-    #[error("cannot start {depth} threads")]
-    Threads {
-        depth: u32,
-        #[source]
-        error: io::Error,
-    },
-    #[error("a {} of {len} bytes at byte {offset} failed", name(*op))]
-    Request {
-        op: Op,
-        offset: u64,
-        len: u64,
-        #[source]
-        error: io::Error,
-    },
-}
-
-impl MeasureError {
-    /// The operator's next step, in one sentence.
-    pub fn hint(&self) -> &'static str {
-        match self {
-            MeasureError::TooSmall { .. } => "name a larger file on the same device, or the device",
-            MeasureError::Memory { .. } => "free some memory",
-            MeasureError::Threads { .. } => {
-                "allow this user more threads (`ulimit -u`; TasksMax in a systemd unit)"
-            }
-            MeasureError::Request { .. } => "check the device; `dmesg` may show more",
-        }
-    }
-}
-
-/// The word for a request in texts.
-pub(super) fn name(op: Op) -> &'static str {
-    match op {
-        Op::Read => "read",
-        Op::Write => "write",
-    }
-}
-
 /// The range must hold this many of the longest requests.
 const PLACES: u64 = 64;
 /// Each thread makes this many requests, however long they take.
 const REQUESTS_LEAST: u64 = 3;
-
-/// A file or a device that is measured, and by which requests.
-#[derive(Clone, Copy)]
-pub struct Probe<'a> {
-    pub file: &'a dyn File,
-    /// The bytes from the beginning that requests may go to.
-    pub len_bytes: u64,
-    /// Writes replace what is there.
-    pub op: Op,
-    /// Grows by what is written.
-    pub written_bytes: &'a AtomicU64,
-}
 
 /// Measures all cells, bypassing the page cache. Calls `on_cell` after each cell.
 pub fn measure(
@@ -142,15 +91,16 @@ pub fn measure(
     clock: &dyn Clock,
     on_cell: &dyn Fn(&Point),
 ) -> Result<Vec<Point>, MeasureError> {
-    let longest = plan.lens.iter().copied().max().unwrap_or(0);
-    let least = longest.saturating_mul(PLACES);
-    if probe.len_bytes < least || longest == 0 {
-        let have = probe.len_bytes;
+    let (have, least) = (probe.len_bytes, plan.least_bytes());
+    if have < least {
         return Err(MeasureError::TooSmall { have, least });
     }
     let mut points = Vec::new();
     for shape in plan.cells() {
-        let point = cell(probe, shape, (plan.warm_up, plan.time), clock)?;
+        if let Some(lasting) = plan.holds(shape.0) {
+            use_up(probe, lasting, clock)?;
+        }
+        let point = cell(probe, shape, (plan.time, REQUESTS_LEAST), clock)?;
         on_cell(&point);
         points.push(point);
     }
@@ -164,96 +114,8 @@ pub fn together(
     plan: &MeasurePlan,
     clock: &dyn Clock,
 ) -> Result<[Point; 2], MeasureError> {
-    let one = |n: usize| cell(probes[n], shape, (plan.warm_up, plan.time), clock);
+    let one = |n: usize| cell(probes[n], shape, (plan.time, REQUESTS_LEAST), clock);
     let both = side_by_side(2, one).map_err(|error| MeasureError::Threads { depth: 2, error })?;
     let both: Vec<Point> = both.into_iter().collect::<Result<_, _>>()?;
     Ok([both[0], both[1]])
-}
-
-/// `depth` threads, each with one request of `len` bytes in flight at a time. Those of the first `warm_up` do not count.
-pub(super) fn cell(
-    probe: Probe<'_>,
-    (len, depth): (u64, u32),
-    (warm_up, time): (Duration, Duration),
-    clock: &dyn Clock,
-) -> Result<Point, MeasureError> {
-    let Probe {
-        file,
-        len_bytes,
-        op,
-        written_bytes,
-    } = probe;
-    let pool = Pool::new(depth as usize, len as usize).map_err(|error| MeasureError::Memory {
-        len,
-        depth,
-        error,
-    })?;
-    let (count, took_ns) = (AtomicU64::new(0), AtomicU64::new(0));
-    let failed = AtomicBool::new(false);
-    let from = clock.now() + warm_up;
-    let end = from + time;
-    // Other places for each cell and each run: a cache in or behind the device may keep earlier ones.
-    let seed = end.as_nanos() as u64 ^ len << 32 ^ u64::from(depth) << 16;
-    let ask = |thread: usize| -> Result<(), MeasureError> {
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ thread as u64);
-        let Some(mut buffer) = pool.take() else {
-            return Ok(());
-        };
-        let buffer = &mut buffer[..len as usize];
-        if op == Op::Write {
-            random.fill_bytes(buffer);
-        }
-        let mut counted = 0;
-        while !failed.load(Ordering::Relaxed) && (counted < REQUESTS_LEAST || clock.now() < end) {
-            let offset = random.next_u64() % (len_bytes / len) * len;
-            if op == Op::Write {
-                // No two are alike in any line, so that a device which keeps equal blocks once writes all of them.
-                for line in buffer.chunks_mut(LINE_BYTES as usize) {
-                    let stamp = random.next_u64().to_le_bytes();
-                    let at = line.len().min(stamp.len());
-                    line[..at].copy_from_slice(&stamp[..at]);
-                }
-            }
-            let begun = clock.now();
-            let done = match op {
-                Op::Read => {
-                    let done = file.read_full_at(buffer, offset, Via::Direct);
-                    let short = || io::Error::from(io::ErrorKind::UnexpectedEof);
-                    done.and_then(|n| (n as u64 == len).then_some(()).ok_or_else(short))
-                }
-                Op::Write => {
-                    written_bytes.fetch_add(len, Ordering::Relaxed);
-                    file.write_all_at(buffer, offset, Via::Direct)
-                }
-            };
-            if let Err(error) = done {
-                failed.store(true, Ordering::Relaxed);
-                return Err(MeasureError::Request {
-                    op,
-                    offset,
-                    len,
-                    error,
-                });
-            }
-            if begun >= from {
-                let ns = clock.now().saturating_sub(begun).as_nanos() as u64;
-                took_ns.fetch_add(ns, Ordering::Relaxed);
-                counted += 1;
-            }
-        }
-        count.fetch_add(counted, Ordering::Relaxed);
-        Ok(())
-    };
-    side_by_side(depth as usize, ask)
-        .map_err(|error| MeasureError::Threads { depth, error })?
-        .into_iter()
-        .collect::<Result<(), _>>()?;
-    let count = count.into_inner();
-    Ok(Point {
-        op,
-        len_bytes: len,
-        depth,
-        mean_us: took_ns.into_inner() as f64 / 1000.0 / count.max(1) as f64,
-        count,
-    })
 }

@@ -10,6 +10,7 @@
 //!   refused, with the cells, so that a person sees where the device differs from the model.
 //! - What is measured is written to only if the caller says so: writes are for a scratch file.
 
+mod cell;
 mod course;
 mod file;
 mod fit;
@@ -17,10 +18,11 @@ mod measure;
 mod search;
 mod writes;
 
-pub use course::{Burst, Course, Fall, Kind, course, own_limits};
+pub use cell::{MeasureError, Probe};
+pub use course::{Burst, Course, Fall, Kind, Lasting, course, own_limits};
 pub use file::{BadModel, NoModelAt, model_at, read_model, write_model};
 pub use fit::{AcceptedProfile, FitRefusal, Known, fit};
-pub use measure::{MeasureError, MeasurePlan, Probe, measure, together};
+pub use measure::{MeasurePlan, measure, together};
 pub use search::Residual;
 pub use writes::{WriteFacts, fit_writes};
 

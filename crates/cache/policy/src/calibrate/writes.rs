@@ -38,7 +38,16 @@ pub fn fit_writes(
         let rates = points.map(Point::bytes_per_us);
         rates.fold(f64::MIN_POSITIVE, f64::max)
     };
-    let write_link = best_of(&mut points.iter());
+    // Cells without credit say nothing of the link.
+    let is_limited = reads
+        .profile
+        .byte_credit
+        .or(reads.profile.command_credit)
+        .is_some();
+    let write_link = match is_limited {
+        true => reads.profile.read_link,
+        false => best_of(&mut points.iter()),
+    };
     let shared_link = facts.together.is_none_or(|both| {
         let sum: f64 = both.iter().map(Point::bytes_per_us).sum();
         let alike = |p: &&Point| (p.len_bytes, p.depth) == (both[0].len_bytes, both[0].depth);
@@ -67,11 +76,19 @@ pub fn fit_writes(
         }),
         ..plain.clone()
     };
-    let unbuffered = search(plain, &[WRITE_LINK, WRITE_TIME], points);
-    let buffered = search(buffered, &[WRITE_LINK, ACK, WRITE_TIME], points);
-    let (profile, _) = match buffered.1 < unbuffered.1 {
-        true => buffered,
-        false => unbuffered,
+    let mut moves = vec![WRITE_TIME];
+    moves.extend((!is_limited).then_some(WRITE_LINK));
+    let unbuffered = search(plain, &moves, points);
+    let (profile, _) = match is_limited {
+        // A buffer would take writes past the limits.
+        true => unbuffered,
+        false => {
+            let buffered = search(buffered, &[WRITE_LINK, ACK, WRITE_TIME], points);
+            match buffered.1 < unbuffered.1 {
+                true => buffered,
+                false => unbuffered,
+            }
+        }
     };
     let written = residuals(&profile, points);
     if near(&written) < SHARE {

@@ -176,7 +176,11 @@ impl Device {
         let mut start = request.offset;
         while start < end {
             let stop = end.min(start + command_bytes);
-            let granted = self.granted(now, stop - start);
+            // A buffer takes writes at once, so a device has a buffer or limits.
+            let granted = match buffered {
+                true => now,
+                false => self.granted(now, stop - start),
+            };
             let at = self.command.serve(granted, nanos(self.profile.command_us));
             if !buffered {
                 self.spread(at, id, request.op, start..stop);

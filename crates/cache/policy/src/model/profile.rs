@@ -68,7 +68,7 @@ pub struct Profile {
     pub jitter: f64,
     pub tail: Option<Tail>,
     pub write_buffer: Option<WriteBuffer>,
-    /// A limit of bytes, and one of commands, of reads and writes together.
+    /// A limit of bytes, and one of commands, of reads and writes together; only without a buffer.
     pub byte_credit: Option<Credit>,
     pub command_credit: Option<Credit>,
 }

@@ -332,9 +332,14 @@ fn pair_of(options: &CacheFigures, context: &Context) -> Result<Option<PairSpec>
         Some(name) => name.to_string_lossy().into_owned(),
         None => profile.name.to_owned(),
     };
+    let mut names = [name(0, &fast), name(1, &slow)];
+    if names[0] == names[1] {
+        names = ["fast", "slow"].map(|side| format!("{side} {}", names[0]));
+    }
+    let [fast_name, slow_name] = names;
     Ok(Some(PairSpec {
-        fast_name: name(0, &fast),
-        slow_name: name(1, &slow),
+        fast_name,
+        slow_name,
         fast,
         slow,
     }))

@@ -94,11 +94,15 @@ pub(crate) fn latencies(
         ReportFormat::Line,
         series,
     );
+    let after = match op {
+        Op::Read => "",
+        Op::Write => " Writes come after a long burst: a buffer that takes them is full.",
+    };
     let section = Section {
         heading: format!("Latency of {verb}: {slow} over {fast}"),
         prose: vec![format!(
             "Mean latency of random {verb} on the {slow} over that on the {fast}, by the size of a {noun} and the number in \
-             flight. Above 1 the {fast} is faster."
+             flight. Above 1 the {fast} is faster.{after}"
         )],
         table: Some(Table {
             columns,

@@ -123,7 +123,12 @@ fn map(chart: &Chart) -> String {
     let rows = chart.series.iter().map(|series| {
         let cells = series.values.iter().map(|value| match value {
             Some(value) => {
-                let digits = usize::from(*value < 9.95);
+                let digits = match *value {
+                    ..0.0995 => 3,
+                    ..1.995 => 2,
+                    ..9.95 => 1,
+                    _ => 0,
+                };
                 let step = step(*value);
                 format!("<td class=\"number m{step}\">{value:.digits$}</td>")
             }

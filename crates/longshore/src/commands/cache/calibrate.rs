@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use longshore_io::{File, FileKind, OpenHow, Via};
 use longshore_policy::calibrate::{
-    self, AcceptedProfile, Burst, Course, Fall, FitRefusal, Kind, Known, MeasureError, MeasurePlan,
-    Point, Probe, Residual, WriteFacts, write_model,
+    self, AcceptedProfile, Burst, Course, Fall, FitRefusal, Kind, Known, Lasting, MeasureError,
+    MeasurePlan, Point, Probe, Residual, WriteFacts, write_model,
 };
 use longshore_policy::model::Op;
 use longshore_terminal::files;
@@ -169,22 +169,43 @@ impl<'a> Measuring<'a> {
                 "name a block device, a file on the device, or a directory with room for --size";
             Failure::new(Exit::Source, numbers::CACHE, what, hint).because(e)
         };
-        let kind = context.storage.stat(&options.path).map_err(io)?.kind;
-        let is_scratch = kind == FileKind::Dir;
+        let stat = context.storage.stat(&options.path).map_err(io)?;
+        // The model replaces what is at its place.
+        if let Ok(model) = context.storage.stat(&options.model)
+            && (model.dev, model.ino) == (stat.dev, stat.ino)
+        {
+            return Err(Failure::usage(
+                "--model names what is measured",
+                "name another file for the model",
+            ));
+        }
+        let plan = MeasurePlan {
+            time: Duration::from_secs_f64(options.seconds),
+            ..MeasurePlan::default()
+        };
+        let is_scratch = stat.kind == FileKind::Dir;
+        let too_small = |have| {
+            let least = plan.least_bytes();
+            failed(MeasureError::TooSmall { have, least })
+        };
+        if is_scratch && options.size < plan.least_bytes() {
+            return Err(too_small(options.size));
+        }
         let file = match is_scratch {
             true => scratch(options, context).map_err(io)?,
             false => context.storage.disk(&options.path).map_err(io)?,
         };
+        let len_bytes = file.stat().map_err(io)?.len;
+        if len_bytes < plan.least_bytes() {
+            return Err(too_small(len_bytes));
+        }
         Ok(Measuring {
-            len_bytes: file.stat().map_err(io)?.len,
+            len_bytes,
             options,
             context,
             file,
             is_scratch,
-            plan: MeasurePlan {
-                time: Duration::from_secs_f64(options.seconds),
-                ..MeasurePlan::default()
-            },
+            plan,
             written_bytes: AtomicU64::new(if is_scratch { options.size } else { 0 }),
         })
     }
@@ -219,16 +240,25 @@ impl<'a> Measuring<'a> {
                 Course::Fell(fall) => Some(fall),
             };
         }
-        let bursts = bytes.into_iter().chain(commands);
-        let waits = bursts.map(|burst| burst.lasts_after(self.plan.time));
-        self.plan.warm_up = waits.max().unwrap_or_default();
+        let lasting = |kind, burst: Option<Burst>| {
+            burst.map(|burst| Lasting {
+                kind,
+                rate: burst.credit.per_us,
+            })
+        };
+        let limits = [(Kind::Bytes, bytes), (Kind::Commands, commands)];
+        let limits = limits
+            .into_iter()
+            .filter_map(|(kind, burst)| lasting(kind, burst));
+        self.plan.lasting = limits.collect();
         let reads = self.cells(Op::Read)?;
         let mut writes = None;
         if self.is_scratch {
-            if fall.is_some() {
-                // The time in which a buffer fills that was emptied meanwhile.
-                self.plan.warm_up = self.plan.time;
-            }
+            // A buffer that was emptied meanwhile is filled before each cell.
+            self.plan.lasting.extend(fall.map(|fall| Lasting {
+                kind: Kind::Bytes,
+                rate: fall.after,
+            }));
             let points = self.cells(Op::Write)?;
             let probes = [Op::Read, Op::Write].map(|op| self.probe(op));
             let clock = &*self.context.clock;
@@ -285,6 +315,11 @@ impl<'a> Measuring<'a> {
     /// Requests of every size and depth of the plan, with each cell told as it is done.
     fn cells(&self, op: Op) -> Result<Vec<Point>, Failure> {
         let output = self.context.output;
+        if op == Op::Write {
+            output.remark(
+                "the scratch file is written as fast as the device can: an SSD wears by that\n",
+            );
+        }
         output.remark(&format!(
             "{}s in {} sizes and depths, {} s each\n",
             op_text(op),
@@ -309,13 +344,11 @@ fn failed(error: MeasureError) -> Failure {
 /// A file in a directory, of `--size`, that nothing else can open and that is gone as soon as it is closed.
 fn scratch(options: &CacheCalibrate, context: &Context) -> io::Result<Arc<dyn File>> {
     let dir = context.storage.dir(&options.path)?;
-    let free = dir.free_bytes()?;
-    if free < options.size {
-        let why = format!(
-            "it has room for {}, and the scratch file has {}",
-            bytes(free),
-            bytes(options.size)
-        );
+    // As much stays free: a database may be there, and some file systems write a changed block to another place.
+    let (free, size) = (dir.free_bytes()?, options.size);
+    if free / 2 < size {
+        let (free, size) = (bytes(free), bytes(size));
+        let why = format!("it has room for {free}, and twice the scratch file's {size} is needed");
         return Err(io::Error::new(io::ErrorKind::StorageFull, why));
     }
     let name = format!(
@@ -343,6 +376,11 @@ fn scratch(options: &CacheCalibrate, context: &Context) -> io::Result<Arc<dyn Fi
         at += len;
     }
     file.sync()?;
+    // Its bytes were written past the cache; some file systems keep them there all the same.
+    if file.is_cached(0..BLOCK as u64) {
+        let why = "its file system keeps what is written in memory, and would be measured instead of a device";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+    }
     Ok(file)
 }
 
@@ -365,6 +403,7 @@ fn course_text(op: Op, kind: Kind, course: Course) -> Option<String> {
         Kind::Commands => format!("{count:.0}"),
     };
     let (first, then) = (shown(per_s(fall.before)), shown(per_s(fall.after)));
+    let is_limit = is_limit && op == Op::Read;
     let (op, unit) = (op_text(op), unit(kind));
     let excess = shown(fall.excess);
     Some(match is_limit {
@@ -372,8 +411,8 @@ fn course_text(op: Op, kind: Kind, course: Course) -> Option<String> {
             "limit of {unit} by {op}s: {then} a second; a burst has {first} a second, until {excess} are used up\n"
         ),
         false => format!(
-            "{unit} a second by {op}s fell from {first} to {then}, after {excess} more than at the lower rate; after a rest this \
-             did not come back as a limit would: it may be another user of the device, a cache in it or its heat\n"
+            "{unit} a second by {op}s fell from {first} to {then}, after {excess} more than at the lower rate: it may be another \
+             user of the device, a buffer or a cache in it, or its heat\n"
         ),
     })
 }
@@ -395,7 +434,7 @@ fn told((op, kind, course): &(Op, Kind, Course)) -> Option<CourseAnswer> {
         first_per_s: per_s(fall.before),
         then_per_s: per_s(fall.after),
         excess: fall.excess,
-        is_limit,
+        is_limit: is_limit && *op == Op::Read,
     })
 }
 
