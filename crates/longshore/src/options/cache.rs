@@ -49,8 +49,8 @@ Examples:
   longshore cache calibrate /mnt/slow --model slow.model
   longshore cache simulate --fast-model fast.model --slow-model slow.model
 
-A device or a file is only read. In a directory a scratch file is made, read, written and removed. Exit code
-1 if no model fits; then no model is written.
+A device or a file is only read. In a directory a scratch file is made, read, written and removed.
+Exit code 1 if no model fits; then no model is written.
 
 Not for: a device that other programs use meanwhile, or a small file, which covers only a small part
 of its device.";

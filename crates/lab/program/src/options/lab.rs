@@ -445,8 +445,8 @@ Examples:
   longshore lab cache-figures --html cache.html
   longshore lab cache-figures --fast-model fast.model --slow-model slow.model --html pair.html
 
-Not for: facts about a device that was not measured. Everything is simulated; `longshore cache calibrate`
-measures a device.";
+Not for: facts about a device that was not measured. Everything is simulated; `longshore cache
+calibrate` measures a device.";
 
 /// Draws the published study of device-aware caching from the model: latencies, queries, policies. Or the same of any two
 /// devices: a map of where each answers sooner.
