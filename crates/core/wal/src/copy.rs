@@ -456,7 +456,7 @@ impl Copying<'_> {
     fn copy_whole(&mut self, name: WalName) -> Result<PushResult, CopyError> {
         let pushed = self.copy(name)?;
         if pushed == PushResult::Already && self.todo.sums.contains_key(&name) {
-            let read = self.archives.1.check_blocks(name);
+            let read = self.archives.1.check_whole(name);
             read.map_err(CopyError::There)?;
         }
         Ok(pushed)

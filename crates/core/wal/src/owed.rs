@@ -9,6 +9,7 @@
 //!   Another branch's is refused. Where nothing else has it, the own archive's file is compared with the digest. Where nobody
 //!   here can compare, nothing comes.
 //! - A segment in which this server left its timeline is paid where the own archive has the other server's, as by a push.
+//! - A file pays only if it is whole: each of its blocks, and the slots by which an encrypted one is opened.
 //! - A file of the own archive that is damaged, or that nobody here can read, is neither replaced nor taken for the one of its
 //!   name that is owed. The other files come all the same.
 //! - A file is lost only after every copy's archive was looked at, in full, and none has it. There is at least one copy.
@@ -272,7 +273,7 @@ impl Attempt<'_> {
                 let pushed = home.archive.push(&out, home.form, clock);
                 pushed.and_then(|pushed| match pushed {
                     // Only what is read is known to be whole.
-                    PushResult::Already => home.archive.check_blocks(name).map(|()| pushed),
+                    PushResult::Already => home.archive.check_whole(name).map(|()| pushed),
                     _ => Ok(pushed),
                 })
             }
@@ -305,7 +306,7 @@ impl Attempt<'_> {
             object.check_signature()?;
             match sum.map_or(Ok(None), |sum| home.is_of_sum(&object, sum))? {
                 Some(true) => {
-                    home.check_blocks(name)?;
+                    home.check_whole(name)?;
                     home.place.settle(&directory_of(name), false).map(|()| true)
                 }
                 Some(false) => Err(Error::OtherContent {

@@ -213,7 +213,9 @@ impl Object {
     }
 
     /// The bodies of the Keys records.
-    fn records(&self) -> Result<Vec<Vec<u8>>, Error> {
+    ///
+    /// Errors: `Damaged`, `Io`.
+    pub(super) fn records(&self) -> Result<Vec<Vec<u8>>, Error> {
         let damaged = |what| Error::malformed(self.path.clone(), what);
         let bytes = self.framed_records()?;
         let container = self.head().container();

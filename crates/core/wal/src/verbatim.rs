@@ -1,7 +1,8 @@
 //! Takes an encrypted file of another archive as it is: nobody here needs a key for that.
 //!
 //! Invariants
-//! - The bytes are those of the first archive, each block compared with its checksum before the file gets its name.
+//! - The bytes are those of the first archive, each block and the slots of its key compared with their checksums before the file
+//!   gets its name.
 //! - No file is replaced. Whether the archive's own file of that name has the same content is found out by tags, or by
 //!   an identity; where neither tells, the file is refused.
 //!
@@ -107,17 +108,21 @@ impl WalArchive {
 }
 
 impl WalArchive {
-    /// Compares every stored block of the file of this name, if there is one, with its checksum.
+    /// Shows that the file of this name is whole and one that readers take: its signature, the slots of its key, and every
+    /// stored block.
     ///
-    /// Errors: those of [`WalArchive::find`].
-    pub(super) fn check_blocks(&self, name: WalName) -> Result<(), Error> {
-        let object = self.find_for(name, Wanted::All)?;
-        object.map_or(Ok(()), |object| check_stored(&object))
+    /// Errors: `Missing`, and those of [`WalArchive::find`]; `Damaged`, `Unsigned`.
+    pub(super) fn check_whole(&self, name: WalName) -> Result<(), Error> {
+        let object = self.object_for(name, Wanted::All)?;
+        object.check_signature()?;
+        check_stored(&object)
     }
 }
 
-/// Compares every stored block with its checksum.
+/// Compares the slots of its key and every stored block with their checksums. No key is needed for that.
 fn check_stored(object: &Object) -> Result<(), Error> {
+    // The sums at both ends of the file do not cover them, and without them nobody opens it.
+    object.records()?;
     let mut at = object.head().len_before() as u64;
     let mut stored = Vec::new();
     for (number, row) in object.ends.end.rows.iter().enumerate() {
@@ -136,4 +141,29 @@ fn check_stored(object: &Object) -> Result<(), Error> {
         at += u64::from(row.stored_len);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use longshore_io::SimDisk;
+
+    use super::super::IDENTITY_NAME;
+    use super::*;
+
+    /// Goal: a file that somebody moves away between the push that found it and the look at its blocks pays nothing.
+    #[test]
+    fn a_file_that_is_gone_is_not_whole() {
+        let disk = SimDisk::new(1);
+        let lines = "longshore wal archive 1\nof no cluster yet\n";
+        let mark = format!("{lines}crc32c {:08x}\n", crc32c(lines.as_bytes()));
+        let path = Path::new("/archive");
+        let marked = disk.write_file(path.join(IDENTITY_NAME), mark.as_bytes());
+        marked.unwrap();
+        let archive = WalArchive::open(&disk, path).unwrap();
+        let name = "000000010000000000000003".parse().unwrap();
+        let gone = archive.check_whole(name).unwrap_err();
+        assert!(matches!(gone, Error::Missing { .. }), "{gone}");
+    }
 }

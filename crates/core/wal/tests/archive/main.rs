@@ -13,6 +13,7 @@ mod left;
 mod links;
 mod listing;
 mod owing;
+mod owing_faults;
 mod page;
 mod sealed;
 mod support;

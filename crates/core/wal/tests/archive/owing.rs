@@ -17,24 +17,24 @@ use longshore_wal::{
 
 use crate::support::*;
 
-const MAIN: &str = "main";
-const NEAR: &str = "/near/main/wal";
+pub const MAIN: &str = "main";
+pub const NEAR: &str = "/near/main/wal";
 
 /// pg_wal, the own archive, and two copies.
-struct Three {
-    server: SimDisk,
-    home: SimDisk,
-    copies: [SimDisk; 2],
+pub struct Three {
+    pub server: SimDisk,
+    pub home: SimDisk,
+    pub copies: [SimDisk; 2],
 }
 
-fn creditor<'a>(database: &'a str, location: &'a str) -> Creditor<'a> {
+pub fn creditor<'a>(database: &'a str, location: &'a str) -> Creditor<'a> {
     Creditor {
         database,
         location: Path::new(location),
     }
 }
 
-fn remove(disk: &SimDisk, path: &Path) {
+pub fn remove(disk: &SimDisk, path: &Path) {
     let dir = disk.dir(path.parent().unwrap()).unwrap();
     let name = path.file_name().unwrap();
     dir.remove_file(Path::new(name)).unwrap();
@@ -42,7 +42,7 @@ fn remove(disk: &SimDisk, path: &Path) {
 
 impl Three {
     /// All have the first two segments.
-    fn new() -> Three {
+    pub fn new() -> Three {
         let server = SimDisk::new(9);
         server
             .write_file(Path::new(WAL).join("archive_status/.keep"), b"")
@@ -60,12 +60,12 @@ impl Three {
         three
     }
 
-    fn pg_wal(&self) -> PgWal {
+    pub fn pg_wal(&self) -> PgWal {
         PgWal::open(&self.server, Path::new(WAL)).unwrap()
     }
 
     /// A push that a copy took; the server still has the file.
-    fn keeps(&self, copy: usize, number: u64) {
+    pub fn keeps(&self, copy: usize, number: u64) {
         let name = name(1, number);
         let bytes = segment(1, number, number);
         push(&self.copies[copy], name, &bytes).unwrap();
@@ -77,48 +77,53 @@ impl Three {
     }
 
     /// A push that a copy took, and whose file the server has removed since.
-    fn took(&self, copy: usize, number: u64) {
+    pub fn took(&self, copy: usize, number: u64) {
         self.keeps(copy, number);
         self.recycled(number);
     }
 
-    fn recycled(&self, number: u64) {
+    pub fn recycled(&self, number: u64) {
         let file = Path::new(WAL).join(name(1, number).to_string());
         remove(&self.server, &file);
     }
 
     /// A copy that lost a file.
-    fn lost(&self, copy: usize, number: u64) {
+    pub fn lost(&self, copy: usize, number: u64) {
         let path = stored(&self.copies[copy], name(1, number));
         remove(&self.copies[copy], &path);
     }
 
     /// Gives up what is lost, after a look at these copies.
-    fn give_up(&self, copies: &[&WalArchive]) -> Vec<WalName> {
+    pub fn give_up(&self, copies: &[&WalArchive]) -> Vec<WalName> {
         let pg_wal = self.pg_wal();
         let turn = pg_wal.turn_to_follow(MAIN).unwrap().unwrap();
         pg_wal.give_up(&turn, MAIN, copies, &*clock()).unwrap()
     }
 
-    fn owed_of(&self, database: &str) -> Owed {
+    pub fn owed_of(&self, database: &str) -> Owed {
         self.pg_wal().owed_list().unwrap().of(database)
     }
 
-    fn owed(&self) -> Vec<WalName> {
+    pub fn owed(&self) -> Vec<WalName> {
         self.owed_of(MAIN).names
     }
 
-    fn settle(&self, is_home_back: bool) -> Settled {
+    pub fn settle(&self, is_home_back: bool) -> Settled {
         let home = is_home_back.then(|| archive(&self.home).unwrap());
         self.settle_with(home, &form(Algorithm::Lz4), true)
     }
 
-    fn settle_with(&self, home: Option<WalArchive>, form: &StorageForm, are_all: bool) -> Settled {
+    pub fn settle_with(
+        &self,
+        home: Option<WalArchive>,
+        form: &StorageForm,
+        are_all: bool,
+    ) -> Settled {
         self.settle_at((NEAR, home), form, are_all)
     }
 
     /// With a home that is at this location now.
-    fn settle_at(
+    pub fn settle_at(
         &self,
         (at, home): (&str, Option<WalArchive>),
         form: &StorageForm,
@@ -137,7 +142,7 @@ impl Three {
     }
 }
 
-fn held(disk: &SimDisk) -> Vec<u64> {
+pub fn held(disk: &SimDisk) -> Vec<u64> {
     let is_there = |n: &u64| fetch(disk, name(1, *n)).is_ok();
     (1..12).filter(is_there).collect()
 }
@@ -272,7 +277,7 @@ fn a_debt_is_paid_once_wherever_the_payment_is_cut_off() {
 }
 
 /// A file of an archive in each state of damage: of no length, cut off, and with a byte that changed.
-fn damaged(whole: &[u8]) -> [Vec<u8>; 4] {
+pub fn damaged(whole: &[u8]) -> [Vec<u8>; 4] {
     let mut changed = whole.to_vec();
     changed[whole.len() / 2] ^= 1;
     [
@@ -285,7 +290,7 @@ fn damaged(whole: &[u8]) -> [Vec<u8>; 4] {
 
 impl Three {
     /// Has the own archive's file damaged; returns its path.
-    fn damage(&self, number: u64, kind: usize) -> PathBuf {
+    pub fn damage(&self, number: u64, kind: usize) -> PathBuf {
         if number > 2 {
             let bytes = segment(1, number, number);
             push(&self.home, name(1, number), &bytes).unwrap();
@@ -758,7 +763,7 @@ fn nothing_counts_as_reached_while_the_list_cannot_be_read() {
 }
 
 /// A control file with a secret, from which the server's tags are.
-fn control() -> Vec<u8> {
+pub fn control() -> Vec<u8> {
     let mut bytes = vec![0; longshore_pg::CONTROL_FILE_LEN];
     bytes[..8].copy_from_slice(&SYSTEM.to_le_bytes());
     for (at, value) in [
