@@ -178,14 +178,17 @@ impl Owed {
     fn in_order(mut self) -> Owed {
         let sums = &self.sums;
         self.names = sums.keys().copied().collect();
-        // Histories come before the segments of their timelines, as in `copy.rs`.
-        self.names.sort_by_key(|name| {
-            let is_history = matches!(name, WalName::History(_));
-            (!is_history, name.segment(), *name)
-        });
+        self.names.sort_by_key(order);
         self.lost.retain(|name| sums.contains_key(name));
         self
     }
+}
+
+/// The place of a file in the order in which what is owed is brought: histories come before the segments of their timelines, as
+/// in `copy.rs`.
+pub(super) fn order(name: &WalName) -> (bool, Option<SegmentName>, WalName) {
+    let is_history = matches!(name, WalName::History(_));
+    (!is_history, name.segment(), *name)
 }
 
 fn first_segment<'a>(mut names: impl Iterator<Item = &'a WalName>) -> Option<SegmentName> {

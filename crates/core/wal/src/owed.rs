@@ -14,6 +14,8 @@
 //!   name that is owed. The other files come all the same.
 //! - A file is lost only after every copy's archive was looked at, in full, and none has it. There is at least one copy.
 //! - The own archive is away only if an operation on it failed, and has refused only what it was asked for itself.
+//! - Nothing of this server comes behind another branch's file: those that the own archive has under names that are owed are judged
+//!   first, and no other comes if one is refused; nor is a later file pushed, or taken for the server's, after a refusal.
 //! - While anything can still be brought, nothing counts as reached after it (`follow.rs`).
 //!
 //! Leaves to others: the list (`debts.rs`), and when a push may succeed without the own archive (`longshore`,
@@ -31,7 +33,7 @@ use longshore_pg::wal::WalName;
 use super::ahead::AheadLock;
 use super::content::ContentSum;
 use super::copy::{CopyError, WalCopied, copy_on, has};
-use super::debts::{Creditor, Note, Owed};
+use super::debts::{Creditor, Note, Owed, order};
 use super::memory::MemoryFile;
 use super::place::directory_of;
 use super::{Error, Outgoing, PgWal, PushResult, StorageForm, WalArchive};
@@ -117,23 +119,17 @@ impl PgWal {
             is_cut_off: !givers.are_all || givers.copies.is_empty(),
             is_home_away: false,
         };
+        if let Some(home) = home {
+            attempt.pay(self, home, givers.copies, clock);
+        }
         for (i, from) in givers.copies.iter().enumerate() {
             let rest = givers.copies.iter().enumerate().filter(|(k, _)| *k != i);
-            let rest = rest.map(|(_, to)| (to, false));
-            for (to, is_home) in home.iter().map(|home| (home, true)).chain(rest) {
-                attempt.bring(from.archive, (to, is_home), clock);
+            for (_, to) in rest {
+                attempt.bring(from.archive, (to, false), &owed.names, clock);
             }
         }
-        let Some(home) = home else {
+        if home.is_none() {
             return Ok(attempt.settled());
-        };
-        for name in &owed.names {
-            if attempt.is_open(name)
-                && attempt.push_own(self, *name, home, clock)
-                && attempt.is_open(name)
-            {
-                attempt.recognize(*name, home.archive);
-            }
         }
         let lost = attempt.lost();
         if let Some(first) = lost.first() {
@@ -207,21 +203,87 @@ impl Attempt<'_> {
         }
     }
 
-    /// Copies what is owed from a copy's archive.
+    /// Brings the own archive what it is owed: first each file that it has already is shown to be the one, and if none is
+    /// another branch's, the others come.
+    fn pay(
+        &mut self,
+        pg_wal: &PgWal,
+        home: ToSettle<'_>,
+        copies: &[ToSettle<'_>],
+        clock: &dyn Clock,
+    ) {
+        let names = &self.owed.names;
+        let lacking = match home.archive.without(names) {
+            Ok(lacking) => lacking,
+            Err(error) => {
+                self.is_cut_off = true;
+                return self.fail_at_home(error, names.iter().copied().collect());
+            }
+        };
+        let lacking: BTreeSet<WalName> = lacking.into_iter().collect();
+        let (others, there): (Vec<WalName>, Vec<WalName>) =
+            names.iter().partition(|name| lacking.contains(name));
+        self.pay_some(pg_wal, (home, &there), copies, clock);
+        let mut refused = self.failed.iter().filter(|f| f.note == Note::Refused);
+        if refused.all(|failed| failed.names.is_subset(&self.paid)) {
+            self.pay_some(pg_wal, (home, &others), copies, clock);
+        } else {
+            // Nobody has looked for them.
+            self.unsure.extend(&others);
+        }
+    }
+
+    /// Brings these files to the own archive: from copies, or from pg_wal, or they prove to be there.
+    fn pay_some(
+        &mut self,
+        pg_wal: &PgWal,
+        (home, names): (ToSettle<'_>, &[WalName]),
+        copies: &[ToSettle<'_>],
+        clock: &dyn Clock,
+    ) {
+        if names.is_empty() {
+            return;
+        }
+        for from in copies {
+            if !self.is_home_away {
+                self.bring(from.archive, (&home, true), names, clock);
+            }
+        }
+        for name in names {
+            if self.is_behind_refusal(name) {
+                self.unsure.insert(*name);
+                continue;
+            }
+            if self.is_open(name) && self.push_own(pg_wal, *name, home, clock) && self.is_open(name)
+            {
+                self.recognize(*name, home.archive);
+            }
+        }
+    }
+
+    /// Whether the own archive refused a file before this one, which has not come from elsewhere since.
+    fn is_behind_refusal(&self, name: &WalName) -> bool {
+        let refused = self.failed.iter().filter(|f| f.note == Note::Refused);
+        let is_before = |other: &WalName| order(other) < order(name) && !self.paid.contains(other);
+        refused.flat_map(|f| &f.names).any(is_before)
+    }
+
+    /// Copies these files, which are owed, from a copy's archive.
     fn bring(
         &mut self,
         from: &WalArchive,
         (to, is_home): (&ToSettle<'_>, bool),
+        names: &[WalName],
         clock: &dyn Clock,
     ) {
         let mut copied = WalCopied::default();
-        let wanted = wanted(from, (to.archive, is_home), &self.owed.names);
+        let wanted = wanted(from, (to.archive, is_home), names);
         let (wanted, brought) = match wanted {
             Ok(wanted) => {
                 let brought = bring(from, to, (&wanted, self.owed), clock, &mut copied);
                 (wanted, brought)
             }
-            Err(error) => (self.owed.names.clone(), Err(error)),
+            Err(error) => (names.to_vec(), Err(error)),
         };
         let mut left: BTreeSet<WalName> = wanted.into_iter().collect();
         let in_the_way = copied.in_the_way;
@@ -457,7 +519,11 @@ impl WalArchive {
         for name in names {
             let is_there = match name {
                 WalName::Segment(name) => has(&runs, *name),
-                _ => self.find(*name)?.is_some(),
+                // A file that cannot be read is there.
+                _ => match self.find(*name) {
+                    Err(error) if error.is_fault_of_file() || error.is_refusal() => true,
+                    found => found?.is_some(),
+                },
             };
             if !is_there {
                 lacking.push(*name);

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use longshore_codec::Algorithm;
 use longshore_crypt::{Identities, Identity, Keyring, Recipients};
 use longshore_io::SimDisk;
+use longshore_pg::wal::WalName;
 use longshore_wal::{Error, StorageForm};
 
-use crate::owing::{MAIN, Three, control, held};
+use crate::owing::{MAIN, Three, control, creditor, held};
 use crate::support::*;
 
 /// Goal: an encrypted file that nobody can open, because the slots of its key are damaged, pays nothing, and a copy gives none.
@@ -82,4 +83,69 @@ fn a_file_whose_slots_are_damaged_pays_nothing_and_does_not_come() {
         reader.verify(name(1, 3)).unwrap();
         assert_eq!(held(&three.home), [1, 2], "{case}: encrypted");
     }
+}
+
+/// Goal: where another server archived a segment of a name that is owed, nothing of this server comes after it, whichever copy
+/// has the rest and whatever pg_wal still has. A new archive gets all of it.
+#[test]
+fn nothing_comes_behind_another_branchs_file() {
+    for refused in 3..=6 {
+        for copies in [[0, 0], [0, 1], [1, 0]] {
+            let case = format!("{refused} {copies:?}");
+            let three = Three::new();
+            for number in 3..=7 {
+                let copy = copies[usize::from(number != refused)];
+                match number {
+                    7 => three.keeps(copy, number),
+                    _ => three.took(copy, number),
+                }
+            }
+            let names: Vec<WalName> = (3..=7).map(|n| name(1, n)).collect();
+            push(&three.home, name(1, refused), &segment(1, refused, 77)).unwrap();
+            for _ in 0..2 {
+                let settled = three.settle(true);
+                assert!(settled.is_refused, "{case}: {settled:?}");
+                assert_eq!(held(&three.home), [1, 2, refused], "{case}");
+                let owed = three.owed_of(MAIN);
+                assert_eq!(owed.names, names, "{case}");
+                assert_eq!((owed.lost.len(), owed.is_refused), (0, true), "{case}");
+            }
+            let new = disk(8);
+            let place = creditor(MAIN, "/new/main/wal");
+            three.pg_wal().move_debts(MAIN, place, &*clock()).unwrap();
+            three.recycled(7);
+            let at = ("/new/main/wal", Some(archive(&new).unwrap()));
+            three.settle_at(at, &form(Algorithm::Lz4), true);
+            assert_eq!(
+                (held(&new), three.owed()),
+                (vec![3, 4, 5, 6, 7], vec![]),
+                "{case}"
+            );
+        }
+    }
+}
+
+/// Goal: a copy of another branch, which the own archive refuses, keeps nothing from it that pg_wal and another copy have.
+#[test]
+fn a_copy_of_another_branch_keeps_nothing_else_from_coming() {
+    let three = Three::new();
+    three.took(1, 3);
+    three.keeps(1, 4);
+    three.lost(1, 4);
+    let other = disk(5);
+    push(&other, name(1, 2), &segment(1, 2, 77)).unwrap();
+    for number in 3..=4 {
+        push(&other, name(1, number), &segment(1, number, number)).unwrap();
+    }
+    let [_, second] = three.copies.clone();
+    let three = Three {
+        copies: [other, second],
+        ..three
+    };
+    let settled = three.settle(true);
+    assert!(settled.unsettled.is_none(), "{settled:?}");
+    assert_eq!(
+        (held(&three.home), three.owed()),
+        (vec![1, 2, 3, 4], vec![])
+    );
 }
