@@ -9,11 +9,12 @@
 //!   leaves no gap.
 //! - Before anything is copied, the last segment that both have of each timeline is compared: two branches of a cluster
 //!   have the same names, and a border between two segments can agree by chance. A timeline of which nothing can be
-//!   compared is refused. Where certain contents are asked for, and the second archive's file of that name is damaged or cannot
-//!   be read here, an earlier segment is compared in its place.
-//! - A file that cannot be read, or whose signature is refused, is told and left out, as the first archive lacks it; nothing
-//!   else is. Where a certain content is asked for, so is a file of which nobody here can tell whether it has that, and one in
-//!   whose place the second archive has a damaged file, or one that cannot be read here: that file stays as it is.
+//!   compared is refused. Where certain contents are asked for, and a file of that name is damaged or cannot be read here, in
+//!   either archive, an earlier segment is compared in its place.
+//! - A file that is damaged, or whose signature is refused, is told and left out, as the first archive lacks it; nothing else
+//!   is. Where certain contents are asked for, so is a file that the first archive cannot give for another reason, until its store
+//!   has failed for several in a row; and one in whose place the second archive has a damaged file, or one that cannot be read
+//!   here: that file stays as it is.
 //! - An error says at which archive it arose: one that cannot be read says nothing about the other.
 //!
 //! Leaves to others: what a push refuses (`archive.rs`), and from where on WAL is needed (`longshore-repository`).
@@ -35,6 +36,10 @@ use super::{Error, Outgoing, PushResult, Run, StorageForm, WalArchive};
 /// The most earlier segments of a timeline that are looked at until one can be compared: where none of so many can be, the
 /// others cannot be, either.
 const EARLIER_MAX: usize = 8;
+/// Files in a row that the store of the first archive does not give: it fails for the others, too.
+const FAILURES_MAX: usize = 8;
+/// A failure that may pass took the time of several attempts.
+const FAILURE_THAT_PASSES: usize = FAILURES_MAX / 2;
 
 /// The WAL that the second archive lacks, in the order in which it is copied.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -205,9 +210,14 @@ impl WalArchive {
             Some(timeline) if known.contains(&timeline) => {
                 let history = match histories.get(&timeline) {
                     Some(history) => history.clone(),
-                    None => self
-                        .outgoing(WalName::History(timeline))
-                        .map_err(CopyError::Here)?,
+                    None => {
+                        let history = self.outgoing(WalName::History(timeline));
+                        history.map_err(|error| match sum {
+                            // Files of other timelines come without it.
+                            Some(_) => here(error),
+                            None => CopyError::Here(error),
+                        })?
+                    }
                 };
                 histories.insert(timeline, history.clone());
                 Some(history)
@@ -389,6 +399,7 @@ pub(super) fn copy_on(
         histories: HashMap::new(),
         archives: (from, to),
         todo,
+        failures: 0,
         form,
         clock,
     };
@@ -410,14 +421,7 @@ pub(super) fn copy_on(
                 }
                 copied.held.push(*name);
             }
-            Err(CopyError::File(
-                error @ (Error::Damaged { .. }
-                | Error::Missing { .. }
-                | Error::Newer { .. }
-                | Error::Unsigned { .. }
-                | Error::NotOwed { .. }
-                | Error::Uncompared { .. }),
-            )) => {
+            Err(CopyError::File(error)) if copying.leaves_out(&error) => {
                 copied.unreadable.push(error);
                 copied.left_out.push(*name);
             }
@@ -439,6 +443,8 @@ struct Copying<'a> {
     /// The timelines of which the first archive has the history.
     known: Vec<Timeline>,
     histories: HashMap<Timeline, Outgoing>,
+    /// Files in a row that the first archive's store did not give.
+    failures: usize,
     form: &'a StorageForm,
     clock: &'a dyn Clock,
 }
@@ -455,11 +461,32 @@ impl Copying<'_> {
     /// do not show that the bytes before are whole.
     fn copy_whole(&mut self, name: WalName) -> Result<PushResult, CopyError> {
         let pushed = self.copy(name)?;
+        self.failures = 0;
         if pushed == PushResult::Already && self.todo.sums.contains_key(&name) {
             let read = self.archives.1.check_whole(name);
             read.map_err(CopyError::There)?;
         }
         Ok(pushed)
+    }
+
+    /// Whether the others can be copied without this file of the first archive.
+    fn leaves_out(&mut self, error: &Error) -> bool {
+        match error {
+            Error::Damaged { .. }
+            | Error::Missing { .. }
+            | Error::Newer { .. }
+            | Error::Unsigned { .. } => true,
+            _ if self.todo.sums.is_empty() => false,
+            Error::Io { .. } | Error::Store(_) => {
+                self.failures += match error.may_pass() {
+                    true => FAILURE_THAT_PASSES,
+                    false => 1,
+                };
+                self.failures < FAILURES_MAX
+            }
+            // It is about this file, since its archive is open.
+            _ => true,
+        }
     }
 
     /// Compares the last segment that both have of a timeline, or where that cannot be compared, an earlier one.
@@ -477,17 +504,25 @@ impl Copying<'_> {
                         name: *segment,
                     }));
                 }
-                (Ok(_), _) => return Ok(()),
+                (Ok(_), _) => {
+                    self.failures = 0;
+                    return Ok(());
+                }
+                (Err(CopyError::File(error)), _)
+                    if !self.todo.sums.is_empty() && self.leaves_out(&error) =>
+                {
+                    fault = fault.or(Some(CopyError::Here(error)));
+                }
                 // Without it nothing is known of the rest.
                 (Err(CopyError::File(error)), _) => return Err(CopyError::Here(error)),
                 (Err(CopyError::There(error)), _)
                     if !self.todo.sums.is_empty() && error.is_fault_of_file() =>
                 {
-                    fault = fault.or(Some(error));
+                    fault = fault.or(Some(CopyError::There(error)));
                 }
                 (Err(error), _) => return Err(error),
             }
         }
-        fault.map_or(Ok(()), |error| Err(CopyError::There(error)))
+        fault.map_or(Ok(()), Err)
     }
 }

@@ -159,10 +159,13 @@ impl Attempt<'_> {
 
     fn fail(&mut self, error: Error, note: Note, names: BTreeSet<WalName>) {
         // None of them is known not to be there, and nothing says that they are the server's.
-        if matches!(
-            error,
-            Error::Newer { .. } | Error::Unsigned { .. } | Error::Uncompared { .. }
-        ) {
+        let is_there = match &error {
+            Error::Unopened { .. } => !error.is_tampering(),
+            Error::Io { .. } | Error::Store(_) | Error::TwoContents { .. } => true,
+            Error::NotOwed { .. } | Error::Damaged { .. } => false,
+            error => error.is_fault_of_file(),
+        };
+        if is_there {
             self.unsure.extend(&names);
         }
         let note = match error {
@@ -492,7 +495,7 @@ fn bring(
 impl WalArchive {
     /// Whether it has the file with this content, or one of which nobody here can tell.
     ///
-    /// Errors: those of reading, but for damage: such a file is given to nobody.
+    /// Errors: those of reading. A file that is damaged, or that somebody changed, is given to nobody.
     pub(super) fn may_have(&self, name: WalName, sum: &ContentSum) -> Result<bool, Error> {
         if self.identity().is_none() {
             return Ok(false);
@@ -504,6 +507,7 @@ impl WalArchive {
         match looked() {
             Ok(is_same) => Ok(is_same != Some(false)),
             Err(Error::Damaged { .. }) => Ok(false),
+            Err(error) if error.is_tampering() => Ok(false),
             Err(error) => Err(error),
         }
     }

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use longshore_codec::Algorithm;
 use longshore_crypt::{Identities, Identity, Keyring, Recipients};
-use longshore_io::SimDisk;
+use longshore_io::{Fault, Op, SimDisk};
 use longshore_pg::wal::WalName;
 use longshore_wal::{Error, StorageForm};
 
-use crate::owing::{MAIN, Three, control, creditor, held};
+use crate::owing::{MAIN, Three, control, creditor, damaged, held, remove};
 use crate::support::*;
 
 /// Goal: an encrypted file that nobody can open, because the slots of its key are damaged, pays nothing, and a copy gives none.
@@ -148,4 +148,115 @@ fn a_copy_of_another_branch_keeps_nothing_else_from_coming() {
         (held(&three.home), three.owed()),
         (vec![1, 2, 3, 4], vec![])
     );
+}
+
+/// Goal: files of a copy that cannot be read, or are damaged, keep no other from coming, are not lost while they may be whole, and
+/// come once they can be read.
+/// Method: the copy's store refuses some of them; in the other half they are cut off.
+#[test]
+fn files_of_a_copy_that_cannot_be_read_keep_no_other_from_coming() {
+    for bad in [vec![3], vec![4, 5], vec![6], vec![3, 4, 6]] {
+        for is_damaged in [false, true] {
+            let case = format!("{bad:?} {is_damaged}");
+            let three = Three::new();
+            for number in 3..=6 {
+                three.took(0, number);
+            }
+            let copy = &three.copies[0];
+            let mut whole = Vec::new();
+            for number in &bad {
+                let path = stored(copy, name(1, *number));
+                if is_damaged {
+                    let bytes = copy.read_file(&path).unwrap();
+                    copy.write_file(&path, &bytes[..bytes.len() / 2]).unwrap();
+                    whole.push((path, bytes));
+                } else {
+                    copy.inject(Fault::errno(5).on(Op::Read).below(path));
+                }
+            }
+            let others: Vec<u64> = (1..=6).filter(|n| !bad.contains(n)).collect();
+            let left: Vec<WalName> = bad.iter().map(|n| name(1, *n)).collect();
+            for _ in 0..2 {
+                let settled = three.settle(true);
+                assert_eq!(held(&three.home), others, "{case}: {settled:?}");
+                let owed = three.owed_of(MAIN);
+                assert_eq!(owed.names, left, "{case}");
+                let lost = if is_damaged { left.len() } else { 0 };
+                assert_eq!(owed.lost.len(), lost, "{case}");
+                assert!(owed.is_there && !owed.is_refused, "{case}");
+                let path = stored(copy, left[0]);
+                let why = owed.why.unwrap();
+                assert!(why.contains(&*path.to_string_lossy()), "{case}: {why}");
+            }
+            copy.heal();
+            for (path, bytes) in whole {
+                copy.write_file(&path, &bytes).unwrap();
+            }
+            three.settle(true);
+            assert_eq!(held(&three.home), [1, 2, 3, 4, 5, 6], "{case}");
+            assert_eq!(three.owed(), [], "{case}");
+        }
+    }
+}
+
+/// Goal: a copy's store that fails for one file after another is not asked for all of them, and none is lost.
+#[test]
+fn a_copy_that_fails_for_many_files_in_a_row_is_left_for_the_next_time() {
+    let three = Three::new();
+    let copy = &three.copies[0];
+    for number in 3..=22 {
+        three.took(0, number);
+    }
+    for number in 3..=21 {
+        let path = stored(copy, name(1, number));
+        copy.inject(Fault::errno(5).on(Op::Read).below(path));
+    }
+    let settled = three.settle(true);
+    assert!(
+        matches!(settled.unsettled, Some(Error::Io { .. })),
+        "{settled:?}"
+    );
+    let owed = three.owed_of(MAIN);
+    assert_eq!((owed.names.len(), owed.lost.len()), (20, 0));
+    copy.heal();
+    three.settle(true);
+    assert_eq!(three.owed(), []);
+}
+
+/// Goal: where a copy's file by which the two archives would be compared is damaged or cannot be read, an earlier one is compared.
+#[test]
+fn a_damaged_file_of_a_copy_is_not_needed_to_compare_the_archives() {
+    for kind in 0..5 {
+        for is_other in [false, true] {
+            let three = Three::new();
+            let copy = &three.copies[0];
+            for number in 3..=6 {
+                three.took(0, number);
+            }
+            if is_other {
+                // The two have nothing else in common, so they are of different branches.
+                let path = stored(&three.home, name(1, 1));
+                remove(&three.home, &path);
+                push(&three.home, name(1, 1), &segment(1, 1, 77)).unwrap();
+            }
+            let path = stored(copy, name(1, 2));
+            match kind {
+                4 => drop(copy.inject(Fault::errno(5).on(Op::Read).below(path))),
+                kind => {
+                    let bytes = copy.read_file(&path).unwrap();
+                    let bytes = &damaged(&bytes)[kind];
+                    copy.write_file(&path, bytes).unwrap();
+                }
+            }
+            let settled = three.settle(true);
+            if is_other {
+                assert!(settled.is_refused, "{kind}: {settled:?}");
+                assert_eq!(held(&three.home), [1, 2], "{kind}");
+                continue;
+            }
+            assert!(settled.unsettled.is_none(), "{kind}: {settled:?}");
+            assert_eq!(held(&three.home), [1, 2, 3, 4, 5, 6], "{kind}");
+            assert_eq!(three.owed(), [], "{kind}");
+        }
+    }
 }
