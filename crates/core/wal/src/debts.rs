@@ -124,12 +124,22 @@ impl Owed {
     }
 
     /// From where on a copy's archive has to keep WAL for what can still be brought, and for `more`; `None`: an expire removes
-    /// none of it. One segment more than is owed, by which the two archives are compared.
+    /// none of it. One segment more than is owed, by which the two archives are compared, or if that is not there, from the one
+    /// that [`WalArchive::keeps_before`] tells.
     pub fn keeps_from(&self, more: Option<WalName>, size: SegmentSize) -> Option<Lsn> {
+        let first = self.first_to_keep(more, size)?;
+        Some(Lsn(first.start(size).0.saturating_sub(size.bytes())))
+    }
+
+    /// The first segment that a copy has to keep.
+    pub(super) fn first_to_keep(
+        &self,
+        more: Option<WalName>,
+        size: SegmentSize,
+    ) -> Option<SegmentName> {
         let names = self.waiting().copied().chain(more);
-        let starts = names.filter_map(|name| Some(name.segment()?.start(size).0));
-        let first = starts.min()?;
-        Some(Lsn(first.saturating_sub(size.bytes())))
+        let segments = names.filter_map(|name| name.segment());
+        segments.min_by_key(|name| (name.start(size), name.timeline))
     }
 
     /// Whether the archive at this location has a record of this mark from there on.

@@ -37,13 +37,19 @@ impl PgWal {
         let mut failed = None;
         let mut lacking = Vec::new();
         for archive in copies {
-            let size = archive.identity().map(|identity| identity.segment_size);
-            let Some(from) = size.and_then(|size| owed.keeps_from(None, size)) else {
+            let Some(size) = archive.identity().map(|identity| identity.segment_size) else {
+                continue;
+            };
+            let first = owed.first_to_keep(None, size);
+            let (Some(from), Some(first)) = (owed.keeps_from(None, size), first) else {
                 continue;
             };
             match mark.map(|mark| archive.keeps_debt(mark, from)) {
                 Some(Ok(true)) => {}
-                None | Some(Ok(false)) => lacking.push((archive, from)),
+                None | Some(Ok(false)) => match archive.keeps_before(first, size) {
+                    Ok(from) => lacking.push((archive, from)),
+                    Err(error) => failed = failed.or(Some(error)),
+                },
                 Some(Err(error)) => failed = failed.or(Some(error)),
             }
         }

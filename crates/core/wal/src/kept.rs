@@ -18,13 +18,13 @@ use std::path::{Path, PathBuf};
 use longshore_crypt::digest_of;
 use longshore_facts as facts;
 use longshore_io::{Clock, SmallFile};
-use longshore_pg::Lsn;
+use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
 use uuid::Uuid;
 
 use super::ahead::{AheadLock, PLACE};
 use super::content::hex;
 use super::needs::{ClusterNeed, Need, NeedRecord, Purpose};
-use super::{Error, PgWal, WalArchive};
+use super::{Error, PgWal, Run, WalArchive};
 
 const LOCK: &str = "keep.";
 const MARK: &str = "relies-";
@@ -170,6 +170,24 @@ impl WalArchive {
         let records = self.need_records()?.read;
         let mut own = records.iter().filter(|record| mark.is_of(record));
         Ok(own.any(|record| record.need.covers(system, from)))
+    }
+
+    /// The last segment before `first` that is there, on its timeline or else on an earlier one, where it begins: by that one the
+    /// archive is compared with another. Where none is, the one before.
+    ///
+    /// Errors: those of [`WalArchive::runs`].
+    pub(super) fn keeps_before(&self, first: SegmentName, size: SegmentSize) -> Result<Lsn, Error> {
+        let before = Lsn(first.start(size).0.saturating_sub(size.bytes()));
+        let runs = self.runs()?;
+        let begun = |run: &&Run| run.span.first.start(size) <= before;
+        let last = |is_of: &dyn Fn(Timeline) -> bool| {
+            let of = |run: &&Run| is_of(run.span.last.timeline);
+            let ends = runs.iter().filter(of).filter(begun);
+            ends.map(|run| run.span.last.start(size).min(before)).max()
+        };
+        let own = last(&|timeline| timeline == first.timeline);
+        let found = own.or_else(|| last(&|timeline| timeline < first.timeline));
+        Ok(found.unwrap_or(before))
     }
 
     /// Has WAL kept from `from` on, durably.

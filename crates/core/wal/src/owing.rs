@@ -93,8 +93,10 @@ impl Owing<'_> {
         await_expires: &AwaitExpires<'_>,
         clock: &dyn Clock,
     ) -> Result<(), Error> {
-        let size = archive.identity().map(|identity| identity.segment_size);
-        let Some(from) = size.and_then(|size| self.owed.keeps_from(Some(name), size)) else {
+        let Some(size) = archive.identity().map(|identity| identity.segment_size) else {
+            return Ok(());
+        };
+        let Some(from) = self.owed.keeps_from(Some(name), size) else {
             return Ok(());
         };
         let location = archive.path();
@@ -102,6 +104,11 @@ impl Owing<'_> {
         if self.mark.is_some_and(is_kept) {
             return Ok(());
         }
+        // The follower may not have brought the one before.
+        let from = match self.owed.first_to_keep(Some(name), size) {
+            Some(first) => archive.keeps_before(first, size)?,
+            None => from,
+        };
         let database = self.debtor.database;
         let mark = self.pg_wal.make_debt_mark(&self.turn, database, clock)?;
         archive.keep_debt((mark, from), &self.debtor, clock)?;

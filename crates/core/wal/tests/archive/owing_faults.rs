@@ -10,7 +10,7 @@ use longshore_codec::Algorithm;
 use longshore_crypt::{Identities, Identity, Keyring, Recipients};
 use longshore_io::{Fault, Op, SimDisk};
 use longshore_pg::wal::WalName;
-use longshore_wal::{Error, StorageForm};
+use longshore_wal::{Debtor, Error, StorageForm};
 
 use crate::owing::{MAIN, Three, control, creditor, damaged, held, remove};
 use crate::support::*;
@@ -259,4 +259,32 @@ fn a_damaged_file_of_a_copy_is_not_needed_to_compare_the_archives() {
             assert_eq!(three.owed(), [], "{kind}");
         }
     }
+}
+
+/// Goal: the copy keeps the segment by which it is compared with the own archive, also where the follower had not brought the one
+/// before the first that is owed.
+#[test]
+fn a_copy_that_was_behind_keeps_what_it_is_compared_by() {
+    let three = Three::new();
+    push(&three.home, name(1, 3), &segment(1, 3, 3)).unwrap();
+    for number in 4..=5 {
+        three.took(0, number);
+    }
+    let pg_wal = three.pg_wal();
+    let debtor = Debtor {
+        database: MAIN,
+        target: "near",
+        pg_wal: pg_wal.path(),
+    };
+    let copy = archive(&three.copies[0]).unwrap();
+    let all = (&[&copy][..], true);
+    pg_wal.renew_kept(&debtor, all, &*clock()).unwrap();
+    let from = copy.needs().unwrap()[0].from().unwrap();
+    copy.remove_unneeded(from, false, |_, _, _| false).unwrap();
+    assert_eq!(held(&three.copies[0]), [2, 4, 5]);
+    three.settle(true);
+    assert_eq!(
+        (held(&three.home), three.owed()),
+        (vec![1, 2, 3, 4, 5], vec![])
+    );
 }
