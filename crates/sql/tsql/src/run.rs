@@ -516,9 +516,10 @@ impl Session {
     fn fail(&mut self, messages: Vec<Message>, how: Failure, out: &mut Out) -> Flow {
         let is_error = messages.iter().any(Message::is_error);
         let aborts = self.aborts && is_error && how != Failure::Raised;
-        if aborts {
-            self.roll_back();
-        }
+        let messages = match aborts {
+            true => messages.into_iter().chain(self.roll_back()).collect(),
+            false => messages,
+        };
         let (ends_all, ends_own) = match how {
             Failure::Thrown => (true, false),
             // Other messages of RAISERROR, whatever their severity, end nothing.
@@ -549,17 +550,32 @@ impl Session {
 
     /// 3998: a batch does not leave a transaction that can only be rolled back.
     fn roll_back_doomed(&mut self, out: &mut Out) -> Flow {
-        self.roll_back();
-        let rolled_back = vec![message::UNCOMMITTABLE_AT_END.plain()];
-        self.fail(rolled_back, Failure::Usual, out)
+        let mut said = self.roll_back();
+        if self.doomed {
+            return self.fail(said, Failure::Raised, out);
+        }
+        said.insert(0, message::UNCOMMITTABLE_AT_END.plain());
+        self.fail(said, Failure::Usual, out)
     }
 
-    /// The open transaction ends, and rows of tables are what they were before it.
-    fn roll_back(&mut self) {
-        self.transactions = 0;
-        self.transaction_name = None;
-        self.doomed = false;
-        self.undo();
+    /// The open transaction ends, and rows of tables are what they were before it, apart from those that the messages tell of.
+    /// Where that fails, it can only be rolled back.
+    fn roll_back(&mut self) -> Vec<Message> {
+        if self.transactions == 0 {
+            return Vec::new();
+        }
+        match self.undo() {
+            Ok(said) => {
+                self.transactions = 0;
+                self.transaction_name = None;
+                self.doomed = false;
+                said
+            }
+            Err(refused) => {
+                self.doomed = true;
+                vec![refused]
+            }
+        }
     }
 
     pub(crate) fn execute(&mut self, statement: &Statement, out: &mut Out) -> Flow {
@@ -857,7 +873,9 @@ impl Session {
         convert_from(&found.value, found.kind, to)
     }
 
-    /// Begins or ends a transaction, and says which rows ROLLBACK has not brought back. Errors: 3902, 3903.
+    /// Begins or ends a transaction, and says which rows ROLLBACK has not brought back.
+    ///
+    /// Errors: 3902, 3903; the catalog cannot be read or written: the transaction stays open.
     fn transaction(&mut self, what: Transaction) -> Result<Vec<Message>, Message> {
         let mut said = Vec::new();
         self.transactions = match (what, self.transactions) {
@@ -869,7 +887,7 @@ impl Session {
             (Transaction::Rollback, 0) => return Err(message::NOTHING_TO_ROLL_BACK.plain()),
             (Transaction::Commit, open) => open - 1,
             (Transaction::Rollback, _) => {
-                said = self.undo();
+                said = self.undo()?;
                 0
             }
             (Transaction::Save, open) => open,

@@ -202,7 +202,7 @@ impl Session {
             self.transactions = 0;
             self.transaction_name = None;
             self.doomed = false;
-            self.undo();
+            self.undo_at_end();
         }
         self.cursors.clear();
         self.tables.clear();
@@ -442,34 +442,47 @@ impl Session {
         self.tables.leave(object.object.id, removed.chain(put));
     }
 
-    /// Puts the rows back that the open transaction has changed, and says which others have changed since. A failure is logged:
-    /// the transaction is over.
-    pub(crate) fn undo(&mut self) -> Vec<Message> {
-        let changes = self.tables.take_changes();
-        let done = undone(self, &changes);
+    /// Puts the rows back that the open transaction has changed, and says which others have changed since. After a failure the
+    /// transaction still knows what they were.
+    ///
+    /// Errors: the catalog cannot be read or written.
+    pub(crate) fn undo(&mut self) -> Result<Vec<Message>, Message> {
+        let said = self.undo_since(None)?;
         self.tables.forget_changes();
-        let said = done.unwrap_or_else(|refused| {
-            let text = format!("rows of tables were not rolled back: {}", refused.text);
-            self.server.write_log("Server", &text);
-            Vec::new()
-        });
-        for message in &said {
-            self.server.write_log("Server", &message.text);
-        }
-        said
+        Ok(said)
+    }
+
+    /// The same for the end of a session or of what it was: the transaction is over, whether its rows are back or not.
+    fn undo_at_end(&mut self) {
+        // The log has the error.
+        let _told = self.undo();
+        self.tables.forget_changes();
     }
 
     /// Puts the rows back that were changed after a savepoint. After a failure the transaction still knows what they were.
     ///
-    /// Errors: 6401; the catalog cannot be written.
+    /// Errors: 6401; the catalog cannot be read or written.
     pub(crate) fn undo_to(&mut self, savepoint: &str) -> Result<Vec<Message>, Message> {
-        let changes = self.tables.changes_since(savepoint);
-        let changes = changes.ok_or_else(|| message::NO_SAVEPOINT.with(&[&savepoint]))?;
-        let done = undone(self, &changes);
-        if done.is_err() {
-            self.tables.keep_changes(changes);
+        let place = self.tables.savepoint(savepoint);
+        let place = place.ok_or_else(|| message::NO_SAVEPOINT.with(&[&savepoint]))?;
+        let said = self.undo_since(Some(place))?;
+        self.tables.forget_changes_since(place);
+        Ok(said)
+    }
+
+    fn undo_since(&mut self, savepoint: Option<usize>) -> Result<Vec<Message>, Message> {
+        let (changes, bytes) = self.tables.changes_since(savepoint);
+        let (said, done) = undone(self, changes);
+        for message in &said {
+            self.server.write_log("Server", &message.text);
         }
-        done
+        done.map(|()| said).map_err(|refused| {
+            self.tables.keep_changes(bytes);
+            let text = format!("rows of tables were not rolled back: {}", refused.text);
+            self.server.write_log("Server", &text);
+            let text = format!("{text}: the transaction is still open, roll back again");
+            message::OWN.with(&[&text])
+        })
     }
 }
 
@@ -484,11 +497,10 @@ fn kept_back(before: Vec<(i64, Option<TableRow>)>) -> RowChanges {
 }
 
 /// Puts rows back, those of each table that takes them, and says which stay. Errors: the catalog cannot be read or written.
-fn undone(session: &mut Session, changes: &Changes) -> Result<Vec<Message>, Message> {
+fn undone(session: &mut Session, changes: Changes) -> (Vec<Message>, Result<(), Message>) {
     let mut tables: BTreeMap<TableId, Vec<(i64, Option<TableRow>)>> = BTreeMap::new();
     for ((table, number), row) in changes {
-        let before = tables.entry(*table).or_default();
-        before.push((*number, row.clone()));
+        tables.entry(table).or_default().push((number, row));
     }
     let mut said = Vec::new();
     let mut all = Ok(());
@@ -502,7 +514,7 @@ fn undone(session: &mut Session, changes: &Changes) -> Result<Vec<Message>, Mess
             Err(refused) => all = all.and(Err(refused)),
         }
     }
-    all.map(|()| said)
+    (said, all)
 }
 
 /// The same for a table that other sessions change, too: a row that another one has changed since stays, and so does one whose
@@ -549,7 +561,7 @@ fn stored_undone(
 impl Drop for Session {
     /// A client that leaves has rolled back.
     fn drop(&mut self) {
-        self.undo();
+        self.undo_at_end();
         self.drop_shared();
     }
 }

@@ -745,26 +745,39 @@ impl SessionTables {
         Ok(())
     }
 
-    /// The rows as they were at the last savepoint of this name, which stays; later ones are gone. `None`: there is none.
-    pub fn changes_since(&mut self, name: &str) -> Option<Changes> {
-        let place = self.saved.iter().rposition(|(known, _)| known == name)?;
-        let mut all = Changes::new();
-        let mut bytes = 0;
-        for (_, changes) in self.saved.drain(place..).rev() {
-            bytes += changes_bytes(&changes);
-            // The oldest state of a row counts.
-            all.extend(changes);
-        }
-        self.saved.push((name.to_owned(), Changes::new()));
-        self.undo_bytes = self.undo_bytes.saturating_sub(bytes);
-        Some(all)
+    /// The place of the last savepoint of this name.
+    pub fn savepoint(&self, name: &str) -> Option<usize> {
+        self.saved.iter().rposition(|(known, _)| known == name)
     }
 
-    /// Takes back the changes since the last savepoint, because their rows could not be put back.
-    pub fn keep_changes(&mut self, changes: Changes) {
-        self.undo_bytes += changes_bytes(&changes);
-        if let Some((_, last)) = self.saved.last_mut() {
-            *last = changes;
+    /// The rows as they were at a savepoint, or before the open transaction, and their bytes, which do not count while they are
+    /// put back.
+    pub fn changes_since(&mut self, savepoint: Option<usize>) -> (Changes, usize) {
+        let levels = self.saved[savepoint.unwrap_or(0)..].iter();
+        let levels = levels.map(|(_, changes)| changes).rev();
+        let first = savepoint.is_none().then_some(&self.undo);
+        let mut all = Changes::new();
+        let mut bytes = 0;
+        for changes in levels.chain(first) {
+            bytes += changes_bytes(changes);
+            // The oldest state of a row counts.
+            all.extend(changes.iter().map(|(place, row)| (*place, row.clone())));
+        }
+        self.undo_bytes = self.undo_bytes.saturating_sub(bytes);
+        (all, bytes)
+    }
+
+    /// The bytes of changes count again: their rows could not be put back.
+    pub fn keep_changes(&mut self, bytes: usize) {
+        self.undo_bytes += bytes;
+        let _fits = self.claim.resize(self.held());
+    }
+
+    /// The rows are what they were at a savepoint, which stays; later ones are gone.
+    pub fn forget_changes_since(&mut self, savepoint: usize) {
+        self.saved.truncate(savepoint + 1);
+        if let Some((_, changes)) = self.saved.last_mut() {
+            changes.clear();
         }
         let _fits = self.claim.resize(self.held());
     }
@@ -776,17 +789,5 @@ impl SessionTables {
         self.saved.clear();
         self.undo_bytes = 0;
         let _fits = self.claim.resize(self.held());
-    }
-
-    /// The rows that the open transaction has changed, as they were before it.
-    pub fn take_changes(&mut self) -> Changes {
-        self.undo_bytes = 0;
-        let mut all = Changes::new();
-        for (_, changes) in self.saved.drain(..).rev() {
-            // The oldest state of a row counts.
-            all.extend(changes);
-        }
-        all.extend(std::mem::take(&mut self.undo));
-        all
     }
 }

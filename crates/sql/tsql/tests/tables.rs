@@ -537,6 +537,69 @@ fn rollback_overwrites_nothing_that_other_sessions_have_committed_since() {
     }
 }
 
+/// Goal: a ROLLBACK that cannot write says so, and another one brings the rows back, also after XACT_ABORT.
+/// Method: another program holds the catalog's write lock meanwhile.
+#[test]
+fn a_rollback_that_fails_says_so_and_can_be_repeated() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let made = "CREATE TABLE dbo.slow (id int, n int); INSERT dbo.slow VALUES (1, 0)";
+    assert_eq!(said(&run(&mut session, made)), [""; 0]);
+    let other = rusqlite::Connection::open(stage.path("state/catalog.db")).unwrap();
+    run(
+        &mut session,
+        "BEGIN TRAN; SAVE TRAN point; UPDATE dbo.slow SET n = 1",
+    );
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let refused = run(&mut session, "ROLLBACK");
+    assert_eq!(numbers(&refused), [50000], "{:?}", said(&refused));
+    other.execute_batch("ROLLBACK").unwrap();
+    let open = "SELECT @@TRANCOUNT, XACT_STATE(), n FROM dbo.slow";
+    assert_eq!(lines(&mut session, open), ["1|1|1"]);
+    // The savepoint is still there.
+    assert_eq!(said(&run(&mut session, "ROLLBACK TRAN point")), [""; 0]);
+    assert_eq!(lines(&mut session, open), ["1|1|0"]);
+    assert_eq!(said(&run(&mut session, "ROLLBACK")), [""; 0]);
+
+    run(
+        &mut session,
+        "SET XACT_ABORT ON; BEGIN TRAN; UPDATE dbo.slow SET n = 2",
+    );
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let refused = run(&mut session, "SELECT 1 / 0");
+    assert_eq!(
+        numbers(&refused),
+        [8134, 50000, 50000],
+        "{:?}",
+        said(&refused)
+    );
+    other.execute_batch("ROLLBACK").unwrap();
+    let ended = run(&mut session, "SELECT XACT_STATE()");
+    assert_eq!(
+        (rows(&ended), numbers(&ended)),
+        (vec![vec!["-1".to_owned()]], vec![3998])
+    );
+    assert_eq!(lines(&mut session, open), ["0|0|0"]);
+}
+
+/// Goal: whoever is rolled back by XACT_ABORT is told which rows stay.
+#[test]
+fn xact_abort_tells_which_rows_it_has_not_rolled_back() {
+    let stage = Stage::new();
+    let server = stage.server();
+    let mut first = Session::new(server.clone(), login());
+    let mut other = Session::new(server, login());
+    let made = "CREATE TABLE dbo.told (n int); INSERT dbo.told VALUES (0); SET XACT_ABORT ON; BEGIN TRAN; UPDATE dbo.told SET n = 1";
+    assert_eq!(said(&run(&mut first, made)), [""; 0]);
+    run(&mut other, "UPDATE dbo.told SET n = 7");
+    let ended = said(&run(&mut first, "SELECT 1 / 0"));
+    assert_eq!(ended.len(), 2, "{ended:?}");
+    assert!(
+        ended[1].starts_with("50005 another session has changed 1 of the rows"),
+        "{ended:?}"
+    );
+}
+
 /// Goal: an OUTPUT that fails has changed nothing, not even for a moment: no other session ever sees it.
 #[test]
 fn an_output_that_fails_has_changed_no_row() {
