@@ -7,6 +7,9 @@ mod common;
 #[path = "sinks/suite.rs"]
 mod sink_suite;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use common::{Stage, login, numbers, rows, run, said, value};
 use longshore_tsql::{Column, DoneEvent, Message, ReceiverGone, Session, Sink, SinkEvent, Value};
 
@@ -598,6 +601,50 @@ fn xact_abort_tells_which_rows_it_has_not_rolled_back() {
         ended[1].starts_with("50005 another session has changed 1 of the rows"),
         "{ended:?}"
     );
+}
+
+/// Goal: a statement never writes rows of a definition that its table no longer has.
+/// Method: one session inserts, changes, merges and deletes rows, while the other one drops the first column and adds it again.
+#[test]
+fn a_statement_begins_again_where_its_table_has_another_definition() {
+    let stage = Stage::new();
+    let server = stage.server();
+    let mut first = Session::new(server.clone(), login());
+    let mut other = Session::new(server, login());
+    for (table, rounds) in [("dbo.moved", 20), ("##moved", 100)] {
+        let made = "CREATE TABLE t (a int NOT NULL DEFAULT 5, b int NOT NULL DEFAULT 5, id int PRIMARY KEY, price int)";
+        assert_eq!(said(&run(&mut first, &named(made, table))), [""; 0]);
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    for column in ["a", "b"] {
+                        let moved = format!(
+                            "ALTER TABLE {table} DROP COLUMN {column}; ALTER TABLE {table} ADD {column} int NOT NULL DEFAULT 5"
+                        );
+                        assert_eq!(said(&run(&mut other, &moved)), [""; 0]);
+                    }
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            });
+            for i in 0..rounds {
+                let slow = "( SELECT COUNT(*) FROM GENERATE_SERIES(1, 2000) )";
+                let changes = format!(
+                    "INSERT t (id, price) SELECT {i}, {slow};
+                     UPDATE t SET price += {slow} WHERE id = {i};
+                     MERGE t AS old USING (VALUES ({i})) AS new (id) ON old.id = new.id WHEN MATCHED THEN UPDATE SET price += {slow};
+                     INSERT t (id, price) VALUES (-1, 0); DELETE t WHERE id = -1 AND 2000 = {slow}"
+                );
+                assert_eq!(said(&run(&mut first, &named(&changes, table))), [""; 0]);
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        let right = format!(
+            "SELECT COUNT(*), MIN(a), MIN(b), MIN(price), MAX(price), MAX(id) FROM {table}"
+        );
+        let expected = format!("{rounds}|5|5|6000|6000|{}", rounds - 1);
+        assert_eq!(lines(&mut first, &right), [expected]);
+    }
 }
 
 /// Goal: an OUTPUT that fails has changed nothing, not even for a moment: no other session ever sees it.

@@ -146,6 +146,7 @@ messages! {
     2760 16 1 SCHEMA_UNKNOWN "The specified schema name \"{}\" either does not exist or you do not have permission to use it."
     2786 16 1 RAISE_MISMATCH "The data type of substitution parameter {} does not match the expected type of the format specification."
     2787 16 1 RAISE_FORMAT "Invalid format specification: '{}'."
+    2801 16 1 DEFINITION_CHANGED "The definition of object '{}' has changed since it was compiled."
     2812 16 62 PROCEDURE_UNKNOWN "Could not find stored procedure '{}'."
     3009 16 1 HISTORY_FAILED "Could not insert a backup or restore history/detail record in the msdb database. This may indicate a problem with the msdb database. The backup/restore operation was still successful."
     3010 16 1 MIRROR_UNEVEN "Invalid backup mirror specification. All mirrors must have the same number of members."

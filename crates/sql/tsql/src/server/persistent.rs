@@ -18,7 +18,7 @@ use std::sync::Arc;
 use longshore_catalog::{Catalog, Error, RestoreSequence, RestoredDatabase};
 use longshore_io::{Clock, Storage};
 use longshore_pipeline::{RunContext, SourceSpec};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use super::credentials::{CredentialRow, KeptCredential, put_plain, text_of};
 use super::database::Database;
@@ -111,6 +111,8 @@ pub(crate) struct PersistentState {
     /// The catalog's; `None`: there is none.
     pub(super) path: Option<PathBuf>,
     pub(super) kept: Mutex<Kept>,
+    /// A table's definition and its rows change together while nobody reads rows.
+    pub(super) definitions: RwLock<()>,
 }
 
 impl PersistentState {
@@ -120,6 +122,7 @@ impl PersistentState {
             clock: context.clock.clone(),
             path: context.catalog.clone(),
             kept: Mutex::default(),
+            definitions: RwLock::default(),
         }
     }
 

@@ -5,6 +5,7 @@
 //! - A database has each name once, whatever its case and its trailing blanks.
 //! - The number of objects, and the bytes of their definitions and rows, are bounded: whoever may log in may create some.
 //! - A table's rows are read and changed by version: a change that was computed from older rows is not made.
+//! - Rows are read as their table's definition says that belongs to them, or not at all (2801).
 //!
 //! Leaves to others: the catalog's tables (`longshore-catalog`), and what statements do with objects (`statement`).
 
@@ -100,6 +101,7 @@ impl PersistentState {
     ) -> Result<bool, Message> {
         let in_memory = self.path.is_none() || is_volatile(&object);
         self.check_room(&object.definition, in_memory)?;
+        let _alone = self.definitions.write();
         let changed = match in_memory {
             false => self.change(true, |catalog| catalog.change_object(&object, rows))?,
             true => match rows {
@@ -161,9 +163,10 @@ impl PersistentState {
         }
     }
 
-    /// The rows of a table. Errors: 208 where it is gone.
+    /// The rows of a table. Errors: 208 where it is gone; 2801 where it has another definition now.
     pub(crate) fn rows(&self, table: &StoredObject) -> Result<LoadedRows, Message> {
         let id = table.object.id;
+        let stays = self.definitions.read();
         let stored = match self.is_in_memory(id) {
             false => self.change(None, |catalog| catalog.object_rows(id))?,
             true => self.kept.lock().memory.rows.get(&id).cloned(),
@@ -171,6 +174,8 @@ impl PersistentState {
         let (Some(stored), Some(shape)) = (stored, &table.table) else {
             return Err(message::OBJECT_UNKNOWN.with(&[&table.object.name]));
         };
+        self.check_definition(table)?;
+        drop(stays);
         let rows = stored
             .rows
             .iter()
@@ -182,6 +187,17 @@ impl PersistentState {
             version: stored.version,
             rows,
         })
+    }
+
+    /// Errors: 2801 where an object has another definition now.
+    pub(crate) fn check_definition(&self, known: &StoredObject) -> Result<(), Message> {
+        let known = &known.object;
+        match self.object_of(known.id) {
+            Some(now) if now.object.definition != known.definition => {
+                Err(message::DEFINITION_CHANGED.with(&[&known.name]))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Changes rows; `false`: the table has other rows now than those of the version, or is gone.

@@ -7,14 +7,15 @@
 //! Invariants
 //! - A statement changes all of its rows or none. The rows of its OUTPUT are computed before the change is made.
 //! - A table that outlives the session is changed only from the rows that the statement saw: where another session was
-//!   faster, the statement reads again.
+//!   faster, the statement reads again. Where that one has changed the table's definition, the statement begins again.
 //! - In a transaction what rows were before is kept, and ROLLBACK puts it back; table variables keep their rows.
 //!
 //! Leaves to others: evaluating expressions (`query`), tables (`tables.rs`), finding them (`statement/target.rs`), the query of
-//! OUTPUT (`statement/output.rs`), and MERGE (`statement/merge.rs`).
+//! OUTPUT (`statement/output.rs`), conditions (`statement/conditions.rs`), and MERGE (`statement/merge.rs`).
 
 use longshore_catalog::RowChanges;
 
+use super::conditions::check_conditions;
 use super::output::{Changed, RowOutput, asked};
 use super::target::{ChangedTable, find};
 use super::{computed, foreign};
@@ -22,19 +23,16 @@ use crate::convert::convert_from;
 use crate::flow::{Flow, Out, Stop, Variable};
 use crate::memory::Claim;
 use crate::message::{self, Message};
-use crate::query::{self, MadeTable, QueryPlan, ROW_NUMBER};
+use crate::query::{self, QueryPlan, ROW_NUMBER};
 use crate::server::objects::encoded;
 use crate::session::Session;
 use crate::sink::{Command, DoneEvent, ReceiverGone, Sink};
 use crate::syntax::{
     Delete, Fragment, Insert, InsertSource, LocatedStatement, OutputClause, SetClause, Top, Update,
-    tokens,
 };
-use crate::tables::{
-    Change, RowBefore, TableCheck, TableColumn, TableId, TableRow, TableRows, TableShape, row_bytes,
-};
+use crate::tables::{Change, RowBefore, TableColumn, TableId, TableRow, TableRows, row_bytes};
 use crate::value::{Column, Type, Value};
-use crate::variables::{Sum, Variables, bytes};
+use crate::variables::{Sum, bytes};
 
 /// How often a statement reads again because another session was faster.
 const TRIES_MAX: usize = 50;
@@ -170,16 +168,47 @@ pub(super) fn terminated(done: Flow) -> Flow {
     }
 }
 
+/// Runs a statement again from its beginning while another session has changed its table's definition since it began: nothing
+/// is changed then.
+pub(super) fn begun_again(
+    session: &mut Session,
+    out: &mut Out,
+    mut run: impl FnMut(&mut Session, &mut Out) -> Flow,
+) -> Flow {
+    for _ in 1..TRIES_MAX {
+        match run(session, out) {
+            Err(Stop::Failed(messages)) if is_about_definition(&messages) => {}
+            done => return done,
+        }
+    }
+    run(session, out)
+}
+
+/// Behind another message, or before one, the statement has changed something.
+fn is_about_definition(messages: &[Message]) -> bool {
+    matches!(messages, [only] if only.number == message::DEFINITION_CHANGED.number)
+}
+
 pub(crate) fn insert(session: &mut Session, insert: &Insert, out: &mut Out) -> Flow {
-    terminated(insert_rows(session, insert, out))
+    match insert.source {
+        // Its statements have effects of their own.
+        InsertSource::Execute(_) => terminated(insert_rows(session, insert, out)),
+        _ => terminated(begun_again(session, out, |session, out| {
+            insert_rows(session, insert, out)
+        })),
+    }
 }
 
 pub(crate) fn update(session: &mut Session, update: &Update, out: &mut Out) -> Flow {
-    terminated(update_rows(session, update, out))
+    terminated(begun_again(session, out, |session, out| {
+        update_rows(session, update, out)
+    }))
 }
 
 pub(crate) fn delete(session: &mut Session, delete: &Delete, out: &mut Out) -> Flow {
-    terminated(delete_rows(session, delete, out))
+    terminated(begun_again(session, out, |session, out| {
+        delete_rows(session, delete, out)
+    }))
 }
 
 fn insert_rows(session: &mut Session, insert: &Insert, out: &mut Out) -> Flow {
@@ -484,7 +513,8 @@ pub(super) fn change<'a>(
         };
         match made {
             Ok(Some(done)) => return Ok(done),
-            Ok(None) => {}
+            // Another program may have changed the table's definition, too.
+            Ok(None) => session.server.kept.refresh(),
             Err(refused) => return Err(refused.into()),
         }
     }
@@ -524,100 +554,6 @@ impl Current<'_> {
         rows.map_or((0, None), |rows| (rows.last_row, rows.last_identity))
     }
 }
-
-/// Looks whether each condition of a table can be asked, before any row is there. A variable cannot: it would be the one of
-/// whoever changes a row later.
-///
-/// Errors: 137, 207, 1046 and those of the conditions.
-pub(super) fn check_shape(session: &Session, shape: &TableShape) -> Result<(), Message> {
-    let made = [MadeTable {
-        name: NEW_ROWS,
-        columns: shape.result_columns(),
-        rows: Vec::new(),
-    }];
-    for check in &shape.checks {
-        if tokens(&check.condition.text)?
-            .iter()
-            .any(|t| t.is_word && t.raw.eq_ignore_ascii_case("SELECT"))
-        {
-            return Err(message::SUBQUERY_HERE.plain());
-        }
-        planned(session, &made, check)?;
-    }
-    Ok(())
-}
-
-/// The first condition of a table that names a column: it cannot be asked without it.
-pub(super) fn check_of_column<'a>(
-    session: &Session,
-    shape: &'a TableShape,
-    place: usize,
-) -> Option<&'a TableCheck> {
-    let mut columns = shape.result_columns();
-    columns.remove(place);
-    let made = [MadeTable {
-        name: NEW_ROWS,
-        columns,
-        rows: Vec::new(),
-    }];
-    let mut checks = shape.checks.iter();
-    checks.find(|check| planned(session, &made, check).is_err_and(|error| error.number == 207))
-}
-
-/// The query that finds a row for which a condition is false: unknown is not false.
-fn planned(
-    session: &Session,
-    made: &[MadeTable],
-    check: &TableCheck,
-) -> Result<QueryPlan, Message> {
-    let text = format!(
-        "SELECT TOP (1) 1 FROM [{NEW_ROWS}] WHERE NOT ( {} )",
-        check.condition
-    );
-    let variables = Variables::default();
-    let mut context = session.query_context();
-    context.made = made;
-    context.variables = &variables;
-    query::prepare(&context, &Fragment::new(text))
-}
-
-/// Checks the rows that a statement puts into a table. Errors: 547.
-pub(super) fn check_conditions(
-    session: &Session,
-    target: &ChangedTable,
-    rows: &[(i64, TableRow)],
-    verb: &str,
-) -> Result<(), Message> {
-    if target.shape.checks.is_empty() || rows.is_empty() {
-        return Ok(());
-    }
-    let made = [MadeTable {
-        name: NEW_ROWS,
-        columns: target.shape.result_columns(),
-        rows: rows.to_vec(),
-    }];
-    for check in &target.shape.checks {
-        let plan = planned(session, &made, check)?;
-        let sqlite = session.query_context().sqlite(&plan)?;
-        let refused = sqlite.run(&plan, &mut |_| Ok(())).map_err(Stop::message)?;
-        if refused > 0 {
-            let place = target.full.split('.').collect::<Vec<_>>();
-            let (database, table) = match place.as_slice() {
-                [database, schema, table] => (*database, format!("{schema}.{table}")),
-                _ => ("tempdb", target.full.clone()),
-            };
-            let column = check.column.as_ref();
-            let column = column.map_or(String::new(), |column| format!(", column '{column}'"));
-            let values: [&dyn std::fmt::Display; 6] =
-                [&verb, &"CHECK", &check.name, &database, &table, &column];
-            return Err(message::KEY_CONFLICT.with(&values));
-        }
-    }
-    Ok(())
-}
-
-/// The name of the rows that conditions are checked for. No script has reason to write it.
-const NEW_ROWS: &str = "\u{1}rows";
 
 /// The change that a statement makes of a table's present rows.
 #[derive(Default)]
@@ -697,7 +633,11 @@ fn change_stored<'a>(
         mut change,
         identity,
         output,
-    } = make(session, &Current::Stored(&loaded.rows))?;
+    } = match make(session, &Current::Stored(&loaded.rows)) {
+        Ok(made) => made,
+        // It may come from the other definition.
+        Err(refused) => return server.kept.check_definition(object).and(Err(refused)),
+    };
     computed::fill(session, &target.shape, &mut change.put)?;
     let mut done = Done::default();
     if change.put.is_empty() && change.removed.is_empty() {
@@ -929,8 +869,14 @@ fn delete_rows(session: &mut Session, delete: &Delete, out: &mut Out) -> Flow {
     finish(session, &target, done, (Command::Delete, count), out)
 }
 
-/// Errors: 4701, 4712.
 pub(crate) fn truncate(session: &mut Session, name: &[String], out: &mut Out) -> Flow {
+    begun_again(session, out, |session, out| {
+        truncate_rows(session, name, out)
+    })
+}
+
+/// Errors: 4701, 4712.
+fn truncate_rows(session: &mut Session, name: &[String], out: &mut Out) -> Flow {
     let unknown = || message::TRUNCATE_UNKNOWN.with(&[&name.join(".")]);
     let target = find(session, name).map_err(|_| unknown())?;
     if let Some(object) = &target.object

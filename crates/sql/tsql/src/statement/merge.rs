@@ -16,8 +16,9 @@
 use std::collections::BTreeSet;
 
 use super::change::{
-    Current, GivenRow, MadeChange, change, check_not_computed, check_null, check_output, combined,
-    default, finish, fitted, numbered, places, run, terminated, value_of, with_defaults,
+    Current, GivenRow, MadeChange, begun_again, change, check_not_computed, check_null,
+    check_output, combined, default, finish, fitted, numbered, places, run, terminated, value_of,
+    with_defaults,
 };
 use super::output::{RowOutput, SourceRows};
 use super::target::{ChangedTable, bracketed, dotted, find};
@@ -33,7 +34,9 @@ use crate::value::{Column, Type, Value};
 use crate::variables::{Sum, bytes};
 
 pub(crate) fn merge(session: &mut Session, merge: &Merge, out: &mut Out) -> Flow {
-    terminated(merge_rows(session, merge, out))
+    terminated(begun_again(session, out, |session, out| {
+        merge_rows(session, merge, out)
+    }))
 }
 
 /// The number of the first clause whose condition holds, as an expression.

@@ -13,6 +13,7 @@ mod catalog;
 mod change;
 mod checkdb;
 mod computed;
+mod conditions;
 mod configure;
 mod credential;
 pub(crate) mod cursor;

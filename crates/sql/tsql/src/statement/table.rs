@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use longshore_catalog::{CatalogObject, RowChanges};
 
-use super::change::{check_conditions, check_of_column, check_shape};
+use super::change::begun_again;
+use super::conditions::{check_conditions, check_of_column, check_shape};
 use super::target::{ChangedTable, find};
 use super::{computed, foreign};
 use crate::convert::convert_from;
@@ -304,6 +305,12 @@ pub(crate) fn alter(
     change: &TableChange,
     out: &mut Out,
 ) -> Flow {
+    begun_again(session, out, |session, out| {
+        alter_once(session, name, change, out)
+    })
+}
+
+fn alter_once(session: &mut Session, name: &[String], change: &TableChange, out: &mut Out) -> Flow {
     let target = altered(session, name, "ALTER TABLE")?;
     match change {
         TableChange::Add(added) => add(session, &target, added)?,
@@ -505,6 +512,12 @@ fn drop_constraints(
 }
 
 pub(crate) fn create_index(session: &mut Session, index: &IndexSpec, out: &mut Out) -> Flow {
+    begun_again(session, out, |session, out| {
+        create_index_once(session, index, out)
+    })
+}
+
+fn create_index_once(session: &mut Session, index: &IndexSpec, out: &mut Out) -> Flow {
     let target = altered(session, &index.table, "CREATE INDEX")?;
     let mut indexes = target.shape.indexes.clone();
     if indexes
@@ -521,6 +534,17 @@ pub(crate) fn create_index(session: &mut Session, index: &IndexSpec, out: &mut O
 }
 
 pub(crate) fn drop_index(
+    session: &mut Session,
+    named: (&str, &[String]),
+    if_exists: bool,
+    out: &mut Out,
+) -> Flow {
+    begun_again(session, out, |session, out| {
+        drop_index_once(session, named, if_exists, out)
+    })
+}
+
+fn drop_index_once(
     session: &mut Session,
     (name, table): (&str, &[String]),
     if_exists: bool,
