@@ -895,7 +895,7 @@ impl Session {
         self.doomed &= self.transactions > 0;
         if self.transactions == 0 {
             self.transaction_name = None;
-            self.tables.forget_changes();
+            self.forget_changes();
         }
         Ok(said)
     }

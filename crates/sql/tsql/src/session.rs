@@ -12,7 +12,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use longshore_catalog::RowChanges;
 use longshore_crypt::KeyId;
 use longshore_pipeline::RunContext;
 
@@ -23,15 +22,11 @@ use crate::message::{self, Message};
 use crate::query::{
     self, BatchPlace, FunctionCall, FunctionCode, QueryContext, Reader, SqliteCache,
 };
-use crate::server::objects::{LoadedRows, StoredObject, digest, encoded};
-use crate::server::{Activity, OpenMaster, Server, SessionNumber};
+use crate::server::{Activity, OpenMaster, Server, SessionKey, SessionNumber};
 use crate::syntax::{Fragment, Name, Routine};
-use crate::tables::{Change, Changes, SessionTables, TableId, TableRow};
+use crate::tables::SessionTables;
 use crate::value::{Type, Value};
 use crate::variables::Variables;
-
-/// How often ROLLBACK reads a table again that other sessions change meanwhile.
-const TRIES_MAX: usize = 1000;
 
 /// The most bytes that parsed statements take, for each byte of their text: the shortest statements are the worst
 /// (`tests/memory.rs` measures it).
@@ -113,6 +108,7 @@ pub struct Session {
     asker: Option<u32>,
     /// The temporary tables of all sessions that this one has made.
     pub(crate) shared_tables: Vec<i64>,
+    pub(crate) key: SessionKey,
 }
 
 /// The code of functions while no batch runs.
@@ -133,6 +129,7 @@ impl Session {
             identity_insert: None,
             running: String::new(),
             number: Some(SessionNumber::take(&server)),
+            key: server.session_key(),
             server,
             login,
             database: FIRST_DATABASE.to_owned(),
@@ -384,178 +381,6 @@ impl Session {
     pub(crate) fn leave(&self) {
         self.server.activities.lock().remove(&self.id());
     }
-
-    /// Gives a table's rows the values that they had, if it has this version; `None`: any one. `false`: it has another one.
-    ///
-    /// Errors: the catalog cannot be written.
-    pub(crate) fn put_back(
-        &mut self,
-        table: TableId,
-        before: Vec<(i64, Option<TableRow>)>,
-        version: Option<i64>,
-    ) -> Result<bool, Message> {
-        let id = match table {
-            TableId::Variable(id) | TableId::Temporary(id) => {
-                let applied = self.tables.apply(id, Change::back_to(before));
-                return applied.map(|_| true);
-            }
-            TableId::Stored(id) => id,
-        };
-        let kept = RowChanges {
-            version,
-            ..kept_back(before)
-        };
-        let is_done = self.server.kept.put_rows(id, &kept)?;
-        if is_done && let Some(object) = self.server.kept.object_of(id) {
-            self.leave_rows(&object, &kept);
-        }
-        Ok(is_done)
-    }
-
-    /// Keeps what rows of a table that stays are before the open transaction changes them. Errors: too many of them.
-    pub(crate) fn remember(
-        &mut self,
-        object: &StoredObject,
-        before: &[(i64, Option<TableRow>)],
-    ) -> Result<Vec<i64>, Message> {
-        let id = object.object.id;
-        for (number, row) in before {
-            let (Some(shape), Some(left)) = (&object.table, self.tables.left(id, *number)) else {
-                continue;
-            };
-            if left != row.as_ref().map(|row| digest(shape, &encoded(row))) {
-                self.tables
-                    .rebase(TableId::Stored(id), *number, row.as_ref());
-            }
-        }
-        self.tables.remember(TableId::Stored(id), before.to_vec())
-    }
-
-    /// The open transaction, if there is one, knows how it has left rows of a table that stays.
-    pub(crate) fn leave_rows(&mut self, object: &StoredObject, kept: &RowChanges) {
-        let Some(shape) = object.table.as_ref().filter(|_| self.transactions > 0) else {
-            return;
-        };
-        let put = kept.put.iter();
-        let put = put.map(|(number, row)| (*number, Some(digest(shape, row))));
-        let removed = kept.removed.iter().map(|number| (*number, None));
-        self.tables.leave(object.object.id, removed.chain(put));
-    }
-
-    /// Puts the rows back that the open transaction has changed, and says which others have changed since. After a failure the
-    /// transaction still knows what they were.
-    ///
-    /// Errors: the catalog cannot be read or written.
-    pub(crate) fn undo(&mut self) -> Result<Vec<Message>, Message> {
-        let said = self.undo_since(None)?;
-        self.tables.forget_changes();
-        Ok(said)
-    }
-
-    /// The same for the end of a session or of what it was: the transaction is over, whether its rows are back or not.
-    fn undo_at_end(&mut self) {
-        // The log has the error.
-        let _told = self.undo();
-        self.tables.forget_changes();
-    }
-
-    /// Puts the rows back that were changed after a savepoint. After a failure the transaction still knows what they were.
-    ///
-    /// Errors: 6401; the catalog cannot be read or written.
-    pub(crate) fn undo_to(&mut self, savepoint: &str) -> Result<Vec<Message>, Message> {
-        let place = self.tables.savepoint(savepoint);
-        let place = place.ok_or_else(|| message::NO_SAVEPOINT.with(&[&savepoint]))?;
-        let said = self.undo_since(Some(place))?;
-        self.tables.forget_changes_since(place);
-        Ok(said)
-    }
-
-    fn undo_since(&mut self, savepoint: Option<usize>) -> Result<Vec<Message>, Message> {
-        let (changes, bytes) = self.tables.changes_since(savepoint);
-        let (said, done) = undone(self, changes);
-        for message in &said {
-            self.server.write_log("Server", &message.text);
-        }
-        done.map(|()| said).map_err(|refused| {
-            self.tables.keep_changes(bytes);
-            let text = format!("rows of tables were not rolled back: {}", refused.text);
-            self.server.write_log("Server", &text);
-            let text = format!("{text}: the transaction is still open, roll back again");
-            message::OWN.with(&[&text])
-        })
-    }
-}
-
-fn kept_back(before: Vec<(i64, Option<TableRow>)>) -> RowChanges {
-    let change = Change::back_to(before);
-    let put = change.put.iter();
-    RowChanges {
-        put: put.map(|(number, row)| (*number, encoded(row))).collect(),
-        removed: change.removed,
-        ..RowChanges::default()
-    }
-}
-
-/// Puts rows back, those of each table that takes them, and says which stay. Errors: the catalog cannot be read or written.
-fn undone(session: &mut Session, changes: Changes) -> (Vec<Message>, Result<(), Message>) {
-    let mut tables: BTreeMap<TableId, Vec<(i64, Option<TableRow>)>> = BTreeMap::new();
-    for ((table, number), row) in changes {
-        tables.entry(table).or_default().push((number, row));
-    }
-    let mut said = Vec::new();
-    let mut all = Ok(());
-    for (table, before) in tables {
-        let done = match table {
-            TableId::Stored(id) => stored_undone(session, id, &before),
-            own => session.put_back(own, before, None).map(|_| None),
-        };
-        match done {
-            Ok(message) => said.extend(message),
-            Err(refused) => all = all.and(Err(refused)),
-        }
-    }
-    (said, all)
-}
-
-/// The same for a table that other sessions change, too: a row that another one has changed since stays, and so does one whose
-/// key another one has taken.
-fn stored_undone(
-    session: &mut Session,
-    id: i64,
-    before: &[(i64, Option<TableRow>)],
-) -> Result<Option<Message>, Message> {
-    let server = session.server.clone();
-    for _ in 0..TRIES_MAX {
-        let object = server.kept.object_of(id);
-        let Some((object, shape)) = object.and_then(|o| Some((o.clone(), o.table.clone()?))) else {
-            return Ok(None);
-        };
-        let LoadedRows { version, mut rows } = server.kept.rows(&object)?;
-        let is_own = |(number, _): &&(i64, Option<TableRow>)| {
-            let now = rows.get(*number);
-            let now = now.map(|row| digest(&shape, &encoded(row)));
-            session.tables.left(id, *number) == Some(now)
-        };
-        let mut own: Vec<_> = before.iter().filter(is_own).cloned().collect();
-        let name = &object.object.name;
-        let whole = rows.apply(&shape, Change::back_to(own.clone()), name);
-        if whole.is_err() {
-            own.retain(|one| {
-                let one = Change::back_to(vec![one.clone()]);
-                rows.apply(&shape, one, name).is_ok()
-            });
-        }
-        let others = before.len() - own.len();
-        if own.is_empty() || session.put_back(TableId::Stored(id), own, Some(version))? {
-            let text = format!(
-                "another session has changed {others} of the rows of {}.dbo.{name} that this transaction had changed: they are not rolled back",
-                object.object.database
-            );
-            return Ok((others > 0).then(|| message::DETAIL.with(&[&text])));
-        }
-    }
-    let text = "other sessions change a table so often that its rows cannot be rolled back";
-    Err(message::OWN.with(&[&text]))
 }
 
 impl Drop for Session {

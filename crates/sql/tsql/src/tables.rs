@@ -28,12 +28,21 @@ pub type RowBefore = (i64, Option<TableRow>);
 const COLUMNS_MAX: usize = 1024;
 /// The most tables of a session.
 const TABLES_MAX: usize = 1000;
-/// Rows as they were before a change; `None`: there was no such row.
-pub type Changes = BTreeMap<(TableId, i64), Option<TableRow>>;
+/// A row before the open transaction changed it.
+#[derive(Debug, Clone, Default)]
+pub struct FormerRow {
+    /// `None`: there was no such row.
+    pub row: Option<TableRow>,
+    /// Another session has changed it meanwhile: this is what it made of it.
+    pub is_others: bool,
+}
+
+/// Rows as they were before a change.
+pub type Changes = BTreeMap<(TableId, i64), FormerRow>;
 
 /// The most savepoints of a transaction.
 const SAVEPOINTS_MAX: usize = 1000;
-/// The memory of a row that a transaction has changed, without its values.
+/// The memory of a row that a transaction has changed, without its values, with what the server knows of it.
 const CHANGED_BYTES: usize = 128;
 
 /// A column as a statement declares it.
@@ -412,6 +421,42 @@ impl TableRows {
         Ok(undone)
     }
 
+    /// Leaves out of the rows that are to be what they were (`None`: not there) those whose key then is another row's now.
+    pub fn leave_out_taken(&self, shape: &TableShape, own: &mut BTreeMap<i64, Option<TableRow>>) {
+        let others = self
+            .rows
+            .iter()
+            .filter(|(number, _)| !own.contains_key(number));
+        let mut taken = Vec::new();
+        for key in &shape.keys {
+            let keys = others.clone().map(|(_, row)| key_of(key, row));
+            taken.push(keys.collect::<BTreeSet<_>>());
+        }
+        let mut wanted = vec![BTreeMap::new(); shape.keys.len()];
+        let mut left_out = Vec::new();
+        for (number, row) in own.iter() {
+            let keys = row
+                .iter()
+                .flat_map(|row| shape.keys.iter().map(|key| key_of(key, row)));
+            for (i, key) in keys.enumerate() {
+                // A row that another session has changed meanwhile may want the key of another one.
+                let is_taken = taken[i].contains(&key) || wanted[i].contains_key(&key);
+                match is_taken {
+                    true => left_out.push(*number),
+                    false => drop(wanted[i].insert(key, *number)),
+                }
+            }
+        }
+        while let Some(number) = left_out.pop() {
+            let (Some(_), Some(now)) = (own.remove(&number), self.rows.get(&number)) else {
+                continue;
+            };
+            // It keeps its present key, which another one may have had.
+            let keys = shape.keys.iter().map(|key| key_of(key, now));
+            left_out.extend(keys.enumerate().filter_map(|(i, key)| wanted[i].get(&key)));
+        }
+    }
+
     /// The keys as they were before a change that was refused.
     fn take_back(&mut self, changed: Vec<(usize, Vec<String>, Vec<String>)>) {
         for (i, before, added) in changed {
@@ -442,7 +487,7 @@ fn duplicate(key: &TableKey, row: &TableRow, table: &str) -> Message {
 fn changes_bytes(changes: &Changes) -> usize {
     changes
         .values()
-        .map(|row| changed_bytes(row.as_ref()))
+        .map(|former| changed_bytes(former.row.as_ref()))
         .sum()
 }
 
@@ -490,8 +535,6 @@ pub struct SessionTables {
     undo_bytes: usize,
     /// The savepoints of the open transaction, each with what rows were when it was set.
     saved: Vec<(String, Changes)>,
-    /// Digests of rows that stay, by table and number, as the open transaction has left them; `None`: it has removed them.
-    left: BTreeMap<(i64, i64), Option<u64>>,
 }
 
 impl SessionTables {
@@ -688,7 +731,8 @@ impl SessionTables {
                 return Err(too_much());
             }
             self.undo_bytes += bytes;
-            changes.insert((table, number), row);
+            let is_others = false;
+            changes.insert((table, number), FormerRow { row, is_others });
             new.push(number);
         }
         if let Err(refused) = self.claim.resize(self.held()) {
@@ -702,35 +746,30 @@ impl SessionTables {
     pub fn forget_rows(&mut self, table: TableId, new: &[i64]) {
         let changes = self.saved.last_mut().map_or(&mut self.undo, |(_, c)| c);
         for number in new {
-            if let Some(row) = changes.remove(&(table, *number)) {
-                self.undo_bytes -= changed_bytes(row.as_ref());
+            if let Some(former) = changes.remove(&(table, *number)) {
+                self.undo_bytes -= changed_bytes(former.row.as_ref());
             }
         }
         // Shrinking always succeeds.
         let _fits = self.claim.resize(self.held());
     }
 
-    /// Knows from now on how the open transaction has left rows of a table that stays.
-    pub fn leave(&mut self, table: i64, rows: impl Iterator<Item = (i64, Option<u64>)>) {
-        let rows = rows.map(|(number, row)| ((table, number), row));
-        self.left.extend(rows);
-    }
-
-    /// How the open transaction has left a row: another session has changed it since where it is not so now.
-    ///
-    /// `None`: this transaction has not changed it.
-    pub fn left(&self, table: i64, number: i64) -> Option<Option<u64>> {
-        self.left.get(&(table, number)).copied()
+    /// Whether the open transaction keeps what a row was.
+    pub fn has_former(&self, table: TableId, number: i64) -> bool {
+        let saved = self.saved.iter().map(|(_, changes)| changes);
+        let mut all = saved.chain([&self.undo]);
+        all.any(|changes| changes.contains_key(&(table, number)))
     }
 
     /// The open transaction brings a row back to this at most: another session has changed it meanwhile.
     pub fn rebase(&mut self, table: TableId, number: i64, row: Option<&TableRow>) {
         let saved = self.saved.iter_mut().map(|(_, changes)| changes);
         for changes in saved.chain([&mut self.undo]) {
-            if let Some(before) = changes.get_mut(&(table, number)) {
+            if let Some(former) = changes.get_mut(&(table, number)) {
                 self.undo_bytes += changed_bytes(row);
-                self.undo_bytes -= changed_bytes(before.as_ref());
-                *before = row.cloned();
+                self.undo_bytes -= changed_bytes(former.row.as_ref());
+                former.is_others |= former.row.as_ref() != row;
+                former.row = row.cloned();
             }
         }
     }
@@ -761,7 +800,11 @@ impl SessionTables {
         for changes in levels.chain(first) {
             bytes += changes_bytes(changes);
             // The oldest state of a row counts.
-            all.extend(changes.iter().map(|(place, row)| (*place, row.clone())));
+            all.extend(
+                changes
+                    .iter()
+                    .map(|(place, former)| (*place, former.clone())),
+            );
         }
         self.undo_bytes = self.undo_bytes.saturating_sub(bytes);
         (all, bytes)
@@ -784,7 +827,6 @@ impl SessionTables {
 
     /// The transaction is over.
     pub fn forget_changes(&mut self) {
-        self.left.clear();
         self.undo.clear();
         self.saved.clear();
         self.undo_bytes = 0;

@@ -11,12 +11,14 @@ mod credentials;
 mod database;
 mod keys;
 pub(crate) mod objects;
+mod open;
 mod persistent;
 mod stored;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use longshore_accelerators::{AcceleratorSettings, Probe};
@@ -30,6 +32,7 @@ pub(crate) use self::credentials::CredentialRow;
 pub use self::database::{Database, Databases, Unusable};
 pub(crate) use self::keys::{KeyError, Keys, OpenMaster, master_context, text_of_date};
 pub(crate) use self::objects::is_shared;
+pub(crate) use self::open::{OpenTables, SessionKey};
 use self::persistent::PersistentState;
 use crate::convert::parse_moment;
 use crate::errorlog::ErrorLog;
@@ -116,6 +119,9 @@ pub struct Server {
     /// Databases that a session is restoring now, in lower case.
     restoring: Mutex<BTreeSet<String>>,
     sessions: Mutex<Sessions>,
+    next_key: AtomicU64,
+    /// Held while rows of tables that stay, or a table's definition, are changed.
+    pub(crate) open: Mutex<OpenTables>,
 }
 
 /// Lower numbers are the system's own sessions; higher ones than the last do not fit `@@SPID`'s smallint.
@@ -216,6 +222,8 @@ impl Server {
                 next: SESSION_FIRST,
                 live: BTreeSet::new(),
             }),
+            next_key: AtomicU64::default(),
+            open: Mutex::default(),
         };
         if let Some(path) = server.known_catalog() {
             let restarted = Catalog::open(path).and_then(|catalog| catalog.restart());
@@ -235,6 +243,10 @@ impl Server {
     /// The catalog; created if it is missing.
     pub(crate) fn catalog(&self) -> Result<Catalog, Message> {
         self.kept.catalog()
+    }
+
+    pub(crate) fn session_key(&self) -> SessionKey {
+        self.next_key.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Local time, to the millisecond.

@@ -123,7 +123,12 @@ pub(crate) fn encoded(row: &TableRow) -> String {
     Json::Array(row.iter().map(value).collect()).to_string()
 }
 
-/// A number for a row as it is kept, which another row hardly has.
+/// A number for a row, which another row hardly has.
+pub(crate) fn row_digest(shape: &TableShape, row: &TableRow) -> u64 {
+    digest(shape, &encoded(row))
+}
+
+/// The same for a row as it is kept.
 pub(crate) fn digest(shape: &TableShape, text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     // As it will be read: that may be written in another way.

@@ -200,16 +200,16 @@ impl PersistentState {
         }
     }
 
-    /// Changes rows; `false`: the table has other rows now than those of the version, or is gone.
-    pub(crate) fn change_rows(&self, id: i64, changes: &RowChanges) -> Result<bool, Message> {
+    /// Errors: there is no room for the rows of a change.
+    pub(crate) fn check_rows_fit(&self, id: i64, changes: &RowChanges) -> Result<(), Message> {
         let more: usize = changes.put.iter().map(|(_, text)| text.len()).sum();
-        if more > 0 {
-            self.check_bytes(more as i64, self.is_in_memory(id))?;
+        match more {
+            0 => Ok(()),
+            more => self.check_bytes(more as i64, self.is_in_memory(id)),
         }
-        self.put_rows(id, changes)
     }
 
-    /// The same where there was room before.
+    /// Changes rows; `false`: the table has other rows now than those of the version, or is gone.
     pub(crate) fn put_rows(&self, id: i64, changes: &RowChanges) -> Result<bool, Message> {
         match self.is_in_memory(id) {
             false => self.change(true, |catalog| catalog.change_rows(id, changes)),

@@ -652,7 +652,7 @@ fn change_stored<'a>(
     let before = rows.apply(&target.shape, change, &target.short())?;
     done.told = told(session, target, output, (&before, &put))?;
     if session.transactions > 0 {
-        done.new = session.remember(object, &before)?;
+        done.new = session.tables.remember(target.id, before.clone())?;
     }
     let kept = RowChanges {
         version: Some(loaded.version),
@@ -661,11 +661,10 @@ fn change_stored<'a>(
         removed,
         put: put.iter().map(|(n, row)| (*n, encoded(row))).collect(),
     };
-    let is_made = server.kept.change_rows(object.object.id, &kept);
-    match is_made {
-        Ok(true) => session.leave_rows(object, &kept),
-        // A number that another session has taken meanwhile is that session's row: ROLLBACK may not remove it.
-        _ => session.tables.forget_rows(target.id, &done.new),
+    let fits = server.kept.check_rows_fit(object.object.id, &kept);
+    let is_made = fits.and_then(|()| session.write_rows(object, &before, &kept));
+    if !matches!(is_made, Ok(true)) {
+        session.tables.forget_rows(target.id, &done.new);
     }
     done.version = Some(loaded.version + 1);
     if done.told.is_some() {
@@ -951,7 +950,7 @@ fn taken_back(
 ) -> Stop {
     let why = match session.put_back(target.id, before, version) {
         Ok(true) => {
-            session.tables.forget_rows(target.id, new);
+            session.forget_rows(target.id, new);
             return refused;
         }
         Ok(false) => {

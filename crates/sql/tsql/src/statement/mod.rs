@@ -45,6 +45,7 @@ mod sequence;
 mod table;
 mod target;
 mod trace;
+mod undo;
 mod wait;
 
 use longshore_pipeline::{mb_per_s, pages};

@@ -191,6 +191,8 @@ fn drop_one(session: &mut Session, kind: ObjectKind, name: &[String]) -> Result<
     if foreign::is_referenced(&session.server, &found) {
         return Err(message::REFERENCED.with(&[&name.join(".")]));
     }
+    let open = session.server.open.lock();
+    open.check_free(&found, session.key)?;
     match session.server.kept.drop_object(found.object.id)? {
         true => Ok(()),
         false => Err(missing()),
@@ -251,6 +253,9 @@ fn reshape(
                     changed: text_of_date(session.server.now()),
                     ..object.object.clone()
                 };
+                // ROLLBACK puts rows back, and these would have another shape.
+                let open = session.server.open.lock();
+                open.check_free(object, session.key)?;
                 if session.server.kept.change_object(changed, Some(&changes))? {
                     return Ok(());
                 }
