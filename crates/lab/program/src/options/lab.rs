@@ -468,9 +468,9 @@ pub struct CacheFigures {
     #[arg(long)]
     pub quick: bool,
 
-    /// Two profiles instead of the published study: where each answers sooner, and what policies make of both.
+    /// Two profiles instead of the published study: a map of where each answers sooner.
     ///
-    /// By default the study's own figures are drawn. `longshore cache simulate --help` names the profiles.
+    /// With it comes what policies make of both. By default the study's own figures are drawn. `longshore cache simulate --help` names the profiles.
     #[arg(long, value_name = "FAST/SLOW")]
     pub pair: Option<String>,
 
