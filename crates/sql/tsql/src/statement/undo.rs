@@ -276,10 +276,15 @@ fn stored_undone(
                 tables.push((table, former));
             }
         }
-        let mut is_done = true;
+        let (mut is_done, mut written) = (true, Ok(()));
         for (table, _) in &tables {
-            is_done = is_done && table.write(session)?;
+            // A table that refuses its rows keeps no other one from having them.
+            match table.write(session) {
+                Ok(done) => is_done &= done,
+                Err(refused) => written = written.and(Err(refused)),
+            }
         }
+        written?;
         if is_done {
             let said = tables
                 .iter()
