@@ -672,7 +672,7 @@ fn rollback_knows_own_rows_by_who_wrote_them_last() {
         for (own, others, count, left) in [
             // The same values, written by another session.
             ("UPDATE t SET n = 1", "UPDATE t SET n = 1", 1, vec!["1|1"]),
-            // What another one has changed and changed back.
+            // Rows that another one has changed and changed back.
             (
                 "UPDATE t SET n = 2",
                 "UPDATE t SET n = 9; UPDATE t SET n = 2",
@@ -691,7 +691,7 @@ fn rollback_knows_own_rows_by_who_wrote_them_last() {
                 1,
                 vec!["1|2", "2|0"],
             ),
-            // What is as it was is no reason for a message.
+            // A row that is as it was is no reason for a message.
             (
                 "INSERT t VALUES (3, 0)",
                 "DELETE t WHERE id = 3",
@@ -770,7 +770,7 @@ fn a_table_keeps_its_definition_while_a_transaction_has_changed_it() {
             let why = "an open transaction of another session has changed";
             assert!(said(&refused)[0].contains(why), "{:?}", said(&refused));
         }
-        // What is rolled back holds nothing.
+        // A transaction that is rolled back holds nothing.
         assert_eq!(said(&run(&mut first, "ROLLBACK TRAN point")), [""; 0]);
         let added = named("ALTER TABLE t ADD k int", table);
         assert_eq!(said(&run(&mut other, &added)), [""; 0]);
