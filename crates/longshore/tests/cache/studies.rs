@@ -314,6 +314,30 @@ fn the_options_of_a_grid_choose_the_seeds_the_policies_and_what_is_wrong() {
     assert_ne!(of_all("--sharing all"), of_all("--sharing nobody"));
 }
 
+/// Whatever ends the command, nothing of it is left: the scratch file has no name while it is measured.
+#[test]
+fn a_scratch_file_has_no_name_while_it_is_measured() {
+    use std::io::BufRead;
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (place, model) = (dir.path().join("place"), dir.path().join("model"));
+    fs::create_dir(&place).unwrap();
+    let words = ["cache", "calibrate", "--course", "0", "--size", "130M"];
+    let mut command = common::longshore(words);
+    command.arg(&place).arg("--model").arg(&model);
+    let mut child = command
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let said = std::io::BufReader::new(child.stderr.take().unwrap());
+    let first = said.lines().next().unwrap().unwrap();
+    assert!(first.starts_with("reads in 21 sizes"), "{first}");
+    assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
+    assert!(!model.exists());
+}
+
 /// Only in a directory is anything written, and nothing of it stays; whether a busy disk fits a model is chance.
 #[test]
 fn writes_are_measured_in_a_directory_and_leave_nothing() {

@@ -38,7 +38,7 @@ pub enum MeasureError {
         #[source]
         error: io::Error,
     },
-    #[error("a {} of {len} bytes at byte {offset} failed", name(*op))]
+    #[error("a {} of {len} bytes at byte {offset} failed", op.noun())]
     Request {
         op: Op,
         offset: u64,
@@ -59,14 +59,6 @@ impl MeasureError {
             }
             MeasureError::Request { .. } => "check the device; `dmesg` may show more",
         }
-    }
-}
-
-/// The word for a request in texts.
-pub(super) fn name(op: Op) -> &'static str {
-    match op {
-        Op::Read => "read",
-        Op::Write => "write",
     }
 }
 

@@ -71,11 +71,22 @@ pub struct Fall {
     pub excess: f64,
 }
 
-/// A limit, and the rate of a burst in units per µs.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Burst {
-    pub rate: f64,
-    pub credit: Credit,
+impl Fall {
+    /// The limit of which this is the effect.
+    pub fn credit(&self) -> Credit {
+        Credit {
+            per_us: self.after,
+            most: self.excess,
+        }
+    }
+
+    /// The rate that lasts.
+    pub fn lasting(&self, kind: Kind) -> Lasting {
+        Lasting {
+            kind,
+            rate: self.after,
+        }
+    }
 }
 
 /// The answer.
@@ -83,21 +94,10 @@ pub struct Burst {
 pub enum Course {
     /// The rate did not fall.
     Even,
-    /// It fell, came back after a rest, and fell again.
-    Limited(Burst),
-    /// It fell, and a rest did not bring it back as a limit would.
+    /// It fell, came back after a rest for as long as that earned, and fell again: the device itself does that.
+    Limited(Fall),
+    /// It fell, and a rest did not bring it back so.
     Fell(Fall),
-}
-
-impl Burst {
-    /// The same as a fall of the rate.
-    pub fn fall(&self) -> Fall {
-        Fall {
-            before: self.rate,
-            after: self.credit.per_us,
-            excess: self.credit.most,
-        }
-    }
 }
 
 /// A rate that lasts, in units per µs, of a device where a burst is faster.
@@ -110,14 +110,14 @@ pub struct Lasting {
 /// The limits of a device, without those that only follow from the other one: small commands that are slow because their
 /// bytes are counted, and bytes that are slow because their commands are.
 pub fn own_limits(
-    bytes: Option<Burst>,
-    commands: Option<Burst>,
+    bytes: Option<Fall>,
+    commands: Option<Fall>,
     command_bytes: u64,
-) -> (Option<Burst>, Option<Burst>) {
+) -> (Option<Fall>, Option<Fall>) {
     let (Some(of_bytes), Some(of_commands)) = (bytes, commands) else {
         return (bytes, commands);
     };
-    let (bytes_us, commands_us) = (of_bytes.credit.per_us, of_commands.credit.per_us);
+    let (bytes_us, commands_us) = (of_bytes.after, of_commands.after);
     let follows = |rate: f64, limit: f64| (rate / limit - 1.0).abs() <= FOLLOWS_WITHIN;
     if follows(commands_us * SMALL_LEN as f64, bytes_us) {
         return (bytes, None);
@@ -251,13 +251,7 @@ pub(super) fn judged(fall: Fall, rest: Duration, again: &[Slice]) -> Course {
     let earned = excess(&again[..burst], fall.after);
     let expected = (fall.after * rest.as_micros() as f64).min(fall.excess);
     match fell_again && (EARNED_LEAST..=EARNED_MOST).contains(&(earned / expected)) {
-        true => Course::Limited(Burst {
-            rate: fall.before,
-            credit: Credit {
-                per_us: fall.after,
-                most: fall.excess,
-            },
-        }),
+        true => Course::Limited(fall),
         false => Course::Fell(fall),
     }
 }

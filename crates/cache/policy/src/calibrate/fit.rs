@@ -11,8 +11,7 @@
 //! Leaves to others: measuring (`measure.rs`), the model (`model`), the descent (`search.rs`), and files (`file.rs`).
 
 use super::Point;
-use super::cell::name;
-use super::course::Burst;
+use super::course::Fall;
 use super::search::{Move, NEAR, Residual, SHARE, near, residuals, search};
 use crate::model::{Op, Profile, ProfileTrust};
 use crate::policy::LINE_BYTES;
@@ -51,7 +50,7 @@ pub enum FitRefusal {
     NoTime { len: u64, depth: u32 },
     #[error(
         "of {}s the best model is within {:.0} % of the measurement in only {:.0} % of the cells; it is not used",
-        name(*op),
+        op.noun(),
         NEAR * 100.0,
         near * 100.0
     )]
@@ -85,8 +84,8 @@ pub struct Known {
     /// The largest request that the device takes.
     pub command_bytes: Option<u32>,
     /// Limits that a burst may exceed.
-    pub bytes: Option<Burst>,
-    pub commands: Option<Burst>,
+    pub bytes: Option<Fall>,
+    pub commands: Option<Fall>,
 }
 
 /// Whether cells are enough, and possible.
@@ -134,7 +133,7 @@ pub fn fit(points: &[Point], known: Known) -> Result<AcceptedProfile, FitRefusal
 fn first_guess(points: &[Point], chunk_bytes: u32, known: Known) -> Profile {
     let link = points.iter().map(Point::bytes_per_us);
     let link = link.fold(f64::MIN_POSITIVE, f64::max);
-    let link = known.bytes.map_or(link, |burst| burst.rate);
+    let link = known.bytes.map_or(link, |fall| fall.before);
     let shortest = points
         .iter()
         .map(|p| p.len_bytes)
@@ -144,7 +143,7 @@ fn first_guess(points: &[Point], chunk_bytes: u32, known: Known) -> Profile {
     let lone_us = short().map(|p| p.mean_us).fold(f64::INFINITY, f64::min);
     let requests = short().map(Point::requests_per_us);
     let requests = requests.fold(f64::MIN_POSITIVE, f64::max);
-    let requests = known.commands.map_or(requests, |burst| burst.rate);
+    let requests = known.commands.map_or(requests, |fall| fall.before);
     let read_us = FIRST_READ * lone_us;
     // Enough units for the link, and for the rate of short reads.
     let for_link = link * read_us / f64::from(chunk_bytes);
@@ -165,8 +164,8 @@ fn first_guess(points: &[Point], chunk_bytes: u32, known: Known) -> Profile {
         jitter: 0.0,
         tail: None,
         write_buffer: None,
-        byte_credit: known.bytes.map(|burst| burst.credit),
-        command_credit: known.commands.map(|burst| burst.credit),
+        byte_credit: known.bytes.map(|fall| fall.credit()),
+        command_credit: known.commands.map(|fall| fall.credit()),
     }
 }
 

@@ -97,14 +97,23 @@ pub fn measure(
     }
     let mut points = Vec::new();
     for shape in plan.cells() {
-        if let Some(lasting) = plan.holds(shape.0) {
-            use_up(probe, lasting, clock)?;
-        }
-        let point = cell(probe, shape, (plan.time, REQUESTS_LEAST), clock)?;
+        let point = measured(probe, shape, plan, clock)?;
         on_cell(&point);
         points.push(point);
     }
     Ok(points)
+}
+
+fn measured(
+    probe: Probe<'_>,
+    shape: (u64, u32),
+    plan: &MeasurePlan,
+    clock: &dyn Clock,
+) -> Result<Point, MeasureError> {
+    if let Some(lasting) = plan.holds(shape.0) {
+        use_up(probe, lasting, clock)?;
+    }
+    cell(probe, shape, (plan.time, REQUESTS_LEAST), clock)
 }
 
 /// Equal requests of both probes at the same time.
@@ -114,7 +123,7 @@ pub fn together(
     plan: &MeasurePlan,
     clock: &dyn Clock,
 ) -> Result<[Point; 2], MeasureError> {
-    let one = |n: usize| cell(probes[n], shape, (plan.time, REQUESTS_LEAST), clock);
+    let one = |n: usize| measured(probes[n], shape, plan, clock);
     let both = side_by_side(2, one).map_err(|error| MeasureError::Threads { depth: 2, error })?;
     let both: Vec<Point> = both.into_iter().collect::<Result<_, _>>()?;
     Ok([both[0], both[1]])

@@ -19,7 +19,7 @@ mod search;
 mod writes;
 
 pub use cell::{MeasureError, Probe};
-pub use course::{Burst, Course, Fall, Kind, Lasting, course, own_limits};
+pub use course::{Course, Fall, Kind, Lasting, course, own_limits};
 pub use file::{BadModel, NoModelAt, model_at, read_model, write_model};
 pub use fit::{AcceptedProfile, FitRefusal, Known, fit};
 pub use measure::{MeasurePlan, measure, together};

@@ -91,6 +91,24 @@ fn a_device_of_the_models_kind_is_found_from_its_latencies_alone() {
     }
 }
 
+/// Reads and writes at the same time take this many times as long as alone.
+fn facts(reads: &AcceptedProfile, writes: &[Point], slower: f64, fall: Option<Fall>) -> WriteFacts {
+    let reads: Vec<Point> = reads.residuals.iter().map(|one| one.point).collect();
+    let both = [&reads[..], writes].map(|points| {
+        let mut points = points.iter();
+        let alike = |p: &&Point| (p.len_bytes, p.depth) == (128 << 10, 16);
+        let alone = *points.find(alike).unwrap();
+        Point {
+            mean_us: slower * alone.mean_us,
+            ..alone
+        }
+    });
+    WriteFacts {
+        together: both,
+        fall,
+    }
+}
+
 #[test]
 fn writes_are_found_whether_or_not_a_buffer_takes_them() {
     let with_small_buffer = Profile {
@@ -116,10 +134,7 @@ fn writes_are_found_whether_or_not_a_buffer_takes_them() {
     ] {
         let reads = reads_of(truth.name);
         let points = measured_by(Op::Write, truth, 5);
-        let facts = WriteFacts {
-            fall,
-            together: None,
-        };
+        let facts = facts(&reads, &points, 2.0, fall);
         let fitted = fit_writes(reads.clone(), &points, facts);
         let fitted = fitted.unwrap_or_else(|e| panic!("{}: {e}: {e:?}", truth.name));
         let found = &fitted.profile;
@@ -150,14 +165,18 @@ fn writes_that_fit_no_model_are_refused() {
     for (n, point) in points.iter_mut().enumerate() {
         point.mean_us *= [1.0, 3.0, 0.4][n % 3];
     }
-    let refused = fit_writes(reads.clone(), &points, WriteFacts::default());
+    let refused = fit_writes(reads.clone(), &points, facts(&reads, &points, 2.0, None));
     let refused = refused.unwrap_err();
     assert!(
         refused.to_string().starts_with("of writes the best"),
         "{refused}"
     );
     assert!(matches!(
-        fit_writes(reads, &points[..9], WriteFacts::default()),
+        fit_writes(
+            reads.clone(),
+            &points[..9],
+            facts(&reads, &points, 2.0, None)
+        ),
         Err(FitRefusal::TooFew { have: 9 })
     ));
 }
@@ -167,20 +186,8 @@ fn what_reads_and_writes_move_together_tells_whether_they_share_a_link() {
     let optane = Profile::named("optane-905p").unwrap();
     let reads = reads_of(optane.name);
     let points = measured_by(Op::Write, optane, 5);
-    let at = |points: &[Point]| {
-        let mut points = points.iter().copied();
-        points.find(|p| (p.len_bytes, p.depth) == (128 << 10, 16))
-    };
-    let alone = [at(&measured(optane, 5)).unwrap(), at(&points).unwrap()];
     for (slower, is_shared) in [(1.0, false), (2.0, true)] {
-        let together = alone.map(|point| Point {
-            mean_us: point.mean_us * slower,
-            ..point
-        });
-        let facts = WriteFacts {
-            together: Some(together),
-            fall: None,
-        };
+        let facts = facts(&reads, &points, slower, None);
         let fitted = fit_writes(reads.clone(), &points, facts).unwrap();
         assert_eq!(fitted.profile.shared_link, is_shared, "{slower}");
     }
@@ -262,11 +269,11 @@ fn a_limit_is_told_from_another_user_by_a_rest() {
             panic!("{kind:?}: {fallen:?}, {again:?}");
         };
         let near = |a: f64, b: f64| (a / b - 1.0).abs() < 0.1;
-        assert!(near(burst.credit.per_us, credit.per_us), "{burst:?}");
-        assert!(near(burst.credit.most, credit.most), "{burst:?}");
+        assert!(near(burst.after, credit.per_us), "{burst:?}");
+        assert!(near(burst.excess, credit.most), "{burst:?}");
         let unlimited = limited(false, false);
         let all = asked_for_all(&mut Device::new(&unlimited, 3), &mut 0, kind, 20);
-        assert!(near(burst.rate, all[10].units / all[10].us), "{burst:?}");
+        assert!(near(burst.before, all[10].units / all[10].us), "{burst:?}");
         // Without a limit nothing falls.
         assert_eq!(course::fall(&all), None);
     }
@@ -297,11 +304,11 @@ fn a_limit_is_told_from_another_user_by_a_rest() {
 
 #[test]
 fn a_limit_that_follows_from_the_other_one_is_none() {
-    let burst = |per_us: f64| {
-        let most = 1e6 * per_us;
-        Some(Burst {
-            rate: 10.0 * per_us,
-            credit: Credit { per_us, most },
+    let burst = |after: f64| {
+        Some(Fall {
+            before: 10.0 * after,
+            after,
+            excess: 1e6 * after,
         })
     };
     let both = |bytes, commands| {
@@ -412,8 +419,8 @@ fn the_limit_of_a_volume_is_found_by_asking_it() {
             let Ok(Course::Limited(burst)) = found else {
                 panic!("{rate}: {found:?}");
             };
-            assert!(near(burst.credit.per_us, per_us), "{burst:?}");
-            assert!(near(burst.credit.most, most), "{burst:?}");
+            assert!(near(burst.after, per_us), "{burst:?}");
+            assert!(near(burst.excess, most), "{burst:?}");
             assert!(bursting.clock.now() - begun < 3 * time);
             // It rests before it is asked again.
             bursting.clock.advance(Duration::from_secs(100));
@@ -482,17 +489,16 @@ fn noise_and_single_slow_values_are_no_fall() {
 #[test]
 fn a_device_with_limits_is_found_from_cells_without_credit() {
     let truth = limited(true, true);
-    let bytes = Burst {
-        rate: 2000.0,
-        credit: truth.byte_credit.unwrap(),
-    };
-    let commands = Burst {
-        rate: 0.08,
-        credit: truth.command_credit.unwrap(),
+    let fall = |before, credit: Option<Credit>| {
+        credit.map(|credit| Fall {
+            before,
+            after: credit.per_us,
+            excess: credit.most,
+        })
     };
     let known = Known {
-        bytes: Some(bytes),
-        commands: Some(commands),
+        bytes: fall(2000.0, truth.byte_credit),
+        commands: fall(0.08, truth.command_credit),
         ..of_commands(&truth)
     };
     let fitted = fit(&measured(&truth, 5), known);

@@ -19,11 +19,11 @@ use crate::model::{Op, Profile, WriteBuffer};
 const OWN_LINKS: f64 = 1.5;
 
 /// Facts about writes besides the cells.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WriteFacts {
     /// Reads and writes of one size and depth at the same time.
-    pub together: Option<[Point; 2]>,
-    /// The fall of the rate of writes, in bytes, if reads have none.
+    pub together: [Point; 2],
+    /// The fall of the rate of writes, in bytes, as a buffer that fills makes it.
     pub fall: Option<Fall>,
 }
 
@@ -48,13 +48,11 @@ pub fn fit_writes(
         true => reads.profile.read_link,
         false => best_of(&mut points.iter()),
     };
-    let shared_link = facts.together.is_none_or(|both| {
-        let sum: f64 = both.iter().map(Point::bytes_per_us).sum();
-        let alike = |p: &&Point| (p.len_bytes, p.depth) == (both[0].len_bytes, both[0].depth);
-        let measured = reads.residuals.iter().map(|one| &one.point);
-        let alone = best_of(&mut measured.chain(points).filter(alike));
-        sum < OWN_LINKS * alone
-    });
+    let moved: f64 = facts.together.iter().map(Point::bytes_per_us).sum();
+    let shape = |p: &Point| (p.len_bytes, p.depth);
+    let alike = |p: &&Point| shape(p) == shape(&facts.together[0]);
+    let read = reads.residuals.iter().map(|one| &one.point);
+    let shared_link = moved < OWN_LINKS * best_of(&mut read.chain(points).filter(alike));
     let plain = Profile {
         write_link,
         shared_link,

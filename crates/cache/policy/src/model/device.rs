@@ -24,6 +24,16 @@ pub enum Op {
     Write,
 }
 
+impl Op {
+    /// The word for a request in texts.
+    pub fn noun(self) -> &'static str {
+        match self {
+            Op::Read => "read",
+            Op::Write => "write",
+        }
+    }
+}
+
 /// One request. `len_bytes` is 1 or more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {

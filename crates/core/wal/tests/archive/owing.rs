@@ -140,6 +140,16 @@ impl Three {
         let home = (creditor(MAIN, at), home.as_ref().map(to_settle));
         pg_wal.settle(&turn, home, givers, &*clock()).unwrap()
     }
+
+    /// Each of these segments is in the own archive or owed to it, and none is lost.
+    fn forgot_none(&self, numbers: std::ops::RangeInclusive<u64>, after: u64) {
+        let there = held(&self.home);
+        for number in numbers {
+            let is_owed = self.owed().contains(&name(1, number));
+            assert!(there.contains(&number) || is_owed, "{after}: {number}");
+        }
+        assert_eq!(self.owed_of(MAIN).lost.len(), 0, "{after}");
+    }
 }
 
 pub fn held(disk: &SimDisk) -> Vec<u64> {
@@ -256,15 +266,7 @@ fn a_debt_is_paid_once_wherever_the_payment_is_cut_off() {
         three.home.inject(fault);
         let cut_off = three.settle_with(Some(home), &form(Algorithm::Lz4), true);
         three.home.heal();
-        let there = held(&three.home);
-        for number in 3..=5 {
-            let is_there = there.contains(&number);
-            assert!(
-                is_there || three.owed().contains(&name(1, number)),
-                "{after}: {number}"
-            );
-        }
-        assert_eq!(three.owed_of(MAIN).lost.len(), 0, "{after}");
+        three.forgot_none(3..=5, after);
         three.settle(true);
         assert_eq!(held(&three.home), [1, 2, 3, 4, 5], "{after}");
         assert_eq!(three.owed(), [], "{after}");
@@ -398,15 +400,7 @@ fn a_damaged_file_stays_as_it_is_wherever_a_payment_is_cut_off() {
         three.home.inject(fault);
         three.settle_with(Some(home), &form(Algorithm::Lz4), true);
         three.home.heal();
-        let there = held(&three.home);
-        for number in 3..=5 {
-            let is_there = there.contains(&number);
-            assert!(
-                is_there || three.owed().contains(&name(1, number)),
-                "{after}: {number}"
-            );
-        }
-        assert_eq!(three.owed_of(MAIN).lost.len(), 0, "{after}");
+        three.forgot_none(3..=5, after);
         three.settle(true);
         assert_eq!(held(&three.home), [1, 2, 3, 5], "{after}");
         assert_eq!(three.owed(), [name(1, 4)], "{after}");
@@ -781,17 +775,23 @@ pub fn control() -> Vec<u8> {
     bytes
 }
 
+/// A form that encrypts, and who can read it.
+pub fn sealing() -> (StorageForm, Arc<Keyring>) {
+    let identity = Identity::new_hybrid().unwrap();
+    let recipients = Recipients::new(vec![identity.recipient()], false).unwrap();
+    let sealed = StorageForm {
+        recipients: Some(Arc::new(recipients)),
+        ..form(Algorithm::Zstd)
+    };
+    let keyring = Keyring::new(Identities::new(vec![identity]), false);
+    (sealed, Arc::new(keyring))
+}
+
 /// Goal: an encrypted file in the own archive is recognized by the cluster's tags, or by an identity; where neither tells, it
 /// stays owed and is not lost.
 #[test]
 fn an_encrypted_file_pays_a_debt_by_tags_or_to_who_can_read_it() {
-    let identity = Identity::new_hybrid().unwrap();
-    let recipients = Recipients::new(vec![identity.recipient()], false).unwrap();
-    let form = StorageForm {
-        recipients: Some(Arc::new(recipients)),
-        ..form(Algorithm::Zstd)
-    };
-    let keyring = Arc::new(Keyring::new(Identities::new(vec![identity]), false));
+    let (form, keyring) = sealing();
     for (has_tags, reads) in [(true, false), (false, true), (false, false)] {
         for seed in [3, 77] {
             let three = Three::new();
@@ -831,13 +831,7 @@ fn an_encrypted_file_pays_a_debt_by_tags_or_to_who_can_read_it() {
 /// Goal: an encrypted file of the own archive that nobody here can compare keeps no other from coming.
 #[test]
 fn an_encrypted_file_that_nobody_can_compare_keeps_no_other_from_coming() {
-    let identity = Identity::new_hybrid().unwrap();
-    let recipients = Recipients::new(vec![identity.recipient()], false).unwrap();
-    let sealed = StorageForm {
-        recipients: Some(Arc::new(recipients)),
-        ..form(Algorithm::Zstd)
-    };
-    let keyring = Arc::new(Keyring::new(Identities::new(vec![identity]), false));
+    let (sealed, keyring) = sealing();
     let three = Three::new();
     let out = outgoing(&three.home, name(1, 4), &segment(1, 4, 4));
     let home = || archive(&three.home).unwrap();
@@ -862,13 +856,7 @@ fn an_encrypted_file_that_nobody_can_compare_keeps_no_other_from_coming() {
 /// Method: a copy has it without tags, as who reads it wrote it there; the list has the digest of tags.
 #[test]
 fn an_encrypted_file_that_nobody_can_compare_is_not_brought() {
-    let identity = Identity::new_hybrid().unwrap();
-    let recipients = Recipients::new(vec![identity.recipient()], false).unwrap();
-    let form = StorageForm {
-        recipients: Some(Arc::new(recipients)),
-        ..form(Algorithm::Zstd)
-    };
-    let keyring = Arc::new(Keyring::new(Identities::new(vec![identity]), false));
+    let (form, keyring) = sealing();
     for seed in [3, 77] {
         let three = Three::new();
         let data = Path::new(WAL).parent().unwrap();

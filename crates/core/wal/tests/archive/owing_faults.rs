@@ -4,28 +4,20 @@
 //! Not covered: real servers (`wal/owed.rs` of the program).
 
 use std::path::Path;
-use std::sync::Arc;
 
 use longshore_codec::Algorithm;
-use longshore_crypt::{Identities, Identity, Keyring, Recipients};
 use longshore_io::{Fault, Op, SimDisk};
 use longshore_pg::wal::WalName;
-use longshore_wal::{Debtor, Error, StorageForm};
+use longshore_wal::{Debtor, Error};
 
-use crate::owing::{MAIN, Three, control, creditor, damaged, held, remove};
+use crate::owing::{MAIN, Three, control, creditor, damaged, held, remove, sealing};
 use crate::support::*;
 
 /// Goal: an encrypted file that nobody can open, because the slots of its key are damaged, pays nothing, and a copy gives none.
 /// Method: no identity is here, so the file is recognized by tags alone; the slots lie before the first block.
 #[test]
 fn a_file_whose_slots_are_damaged_pays_nothing_and_does_not_come() {
-    let identity = Identity::new_hybrid().unwrap();
-    let recipients = Recipients::new(vec![identity.recipient()], false).unwrap();
-    let sealed = StorageForm {
-        recipients: Some(Arc::new(recipients)),
-        ..form(Algorithm::Zstd)
-    };
-    let keyring = Arc::new(Keyring::new(Identities::new(vec![identity]), false));
+    let (sealed, keyring) = sealing();
     for (is_home, has_copy, has_file) in [
         (true, true, false),
         (true, false, false),

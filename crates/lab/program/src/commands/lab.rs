@@ -321,7 +321,7 @@ fn run_cache_figures(options: &CacheFigures, context: &Context) -> Result<Exit, 
 
 /// The two devices that are asked for, if any is.
 fn pair_of(options: &CacheFigures, context: &Context) -> Result<Option<PairSpec>, Failure> {
-    let models = [options.fast_model.as_deref(), options.slow_model.as_deref()];
+    let models = options.models.paths();
     let pair = match (&options.pair, models) {
         (Some(pair), _) => pair.as_str(),
         (None, [None, None]) => return Ok(None),

@@ -179,7 +179,7 @@ pub(super) fn devices(
 }
 
 fn study<'a>(options: &'a Simulate, context: &Context) -> Result<Study<'a>, Failure> {
-    let models = [options.fast_model.as_deref(), options.slow_model.as_deref()];
+    let models = options.models.paths();
     let (fast, slow) = devices(&options.pair, models, context)?;
     let load = load(options, context)?;
     let measured = u64::from(options.seconds) * 1_000_000_000;

@@ -7,7 +7,7 @@
 //!
 //! Leaves to others: the meaning of the options (`simulate.rs`, `grid.rs` in `commands`).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
@@ -156,6 +156,31 @@ impl WhoShares {
     }
 }
 
+/// Measured models in place of profiles.
+#[derive(Debug, Args)]
+pub struct ModelOptions {
+    /// A model that `longshore cache calibrate` made, instead of the pair's fast device.
+    ///
+    /// For a device of your own. By default the device is the named profile of --pair. A model is as good as its
+    /// calibration: do not use one that was measured while other programs used the device.
+    #[arg(long, value_name = "FILE")]
+    pub fast_model: Option<PathBuf>,
+
+    /// The same instead of the slow device.
+    ///
+    /// For a device of your own. By default the device is the named profile of --pair. Calibrate both devices on the
+    /// machine that will use them.
+    #[arg(long, value_name = "FILE")]
+    pub slow_model: Option<PathBuf>,
+}
+
+impl ModelOptions {
+    /// Of the fast device, and of the slow one.
+    pub fn paths(&self) -> [Option<&Path>; 2] {
+        [self.fast_model.as_deref(), self.slow_model.as_deref()]
+    }
+}
+
 /// The devices of the published study.
 pub const PUBLISHED_PAIR: &str = "optane-905p/samsung-970pro";
 
@@ -177,19 +202,8 @@ pub struct Simulate {
     )]
     pub pair: String,
 
-    /// A model that `longshore cache calibrate` made, instead of the pair's fast device.
-    ///
-    /// For a device of your own. By default the device is the named profile of --pair. A model is as good as its
-    /// calibration: do not use one that was measured while other programs used the device.
-    #[arg(long, value_name = "FILE")]
-    pub fast_model: Option<PathBuf>,
-
-    /// The same instead of the slow device.
-    ///
-    /// For a device of your own. By default the device is the named profile of --pair. Calibrate both devices on the
-    /// machine that will use them.
-    #[arg(long, value_name = "FILE")]
-    pub slow_model: Option<PathBuf>,
+    #[command(flatten)]
+    pub models: ModelOptions,
 
     /// Clients, and the size of their requests.
     ///

@@ -15,6 +15,7 @@ use longshore_codec::Algorithm;
 use longshore_studies::sample::{FILES_MAX, SampleKind};
 use longshore_terminal::values;
 
+use super::cache::ModelOptions;
 use super::figures::{FigureOfPaper, FiguresOfPapers};
 use super::loads::{Load, Oltp};
 use super::written::OutputOptions;
@@ -470,21 +471,13 @@ pub struct CacheFigures {
 
     /// Two profiles instead of the published study: a map of where each answers sooner.
     ///
-    /// With it comes what policies make of both. By default the study's own figures are drawn. `longshore cache simulate --help` names the profiles.
+    /// With it comes what policies make of both. By default the study's own figures are drawn; with a model alone the other
+    /// device is the study's. `longshore cache simulate --help` names the profiles.
     #[arg(long, value_name = "FAST/SLOW")]
     pub pair: Option<String>,
 
-    /// A model that `longshore cache calibrate` made, instead of the pair's fast device.
-    ///
-    /// For a device of your own. By default the device is the named profile of --pair, and without that the study's.
-    #[arg(long, value_name = "FILE")]
-    pub fast_model: Option<PathBuf>,
-
-    /// The same instead of the slow device.
-    ///
-    /// For a device of your own. By default the device is the named profile of --pair, and without that the study's.
-    #[arg(long, value_name = "FILE")]
-    pub slow_model: Option<PathBuf>,
+    #[command(flatten)]
+    pub models: ModelOptions,
 
     #[command(flatten)]
     pub written: OutputOptions,

@@ -1,8 +1,8 @@
 //! `longshore cache calibrate`: fits a model to a real device.
 //!
 //! Invariants
-//! - A device or a file that is named is only read. Writes go to a scratch file in a directory that is named; it has no name
-//!   after it was made, so nothing is left of it, however the command ends.
+//! - A device or a file that is named is only read. Writes go to a scratch file in a directory that is named; its name goes as
+//!   soon as it is open, so nothing is left of it, however the command ends.
 //! - A model that does not predict the measured cells is not written, and the exit code is 1, since a wrong model makes
 //!   a policy worse than none. The measured cells are shown in both cases.
 //!
@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use longshore_io::{File, FileKind, OpenHow, Via};
 use longshore_policy::calibrate::{
-    self, AcceptedProfile, Burst, Course, Fall, FitRefusal, Kind, Known, Lasting, MeasureError,
-    MeasurePlan, Point, Probe, Residual, WriteFacts, write_model,
+    self, AcceptedProfile, Course, Fall, FitRefusal, Kind, Known, MeasureError, MeasurePlan, Point,
+    Probe, Residual, WriteFacts, write_model,
 };
 use longshore_policy::model::Op;
 use longshore_terminal::files;
@@ -80,17 +80,19 @@ pub fn run(options: &CacheCalibrate, context: &Context) -> Result<Exit, Failure>
     })?;
     let output = context.output;
     let measured = Measuring::of(options, context)?.measured(largest)?;
-    let Fitted {
-        accepted,
-        near,
-        residuals,
-        why,
-    } = fitted(&measured)?;
-    output.say(&table(&residuals));
-    let model = accepted.map(|accepted| {
+    let fitted = fitted(&measured);
+    let (near, residuals) = match &fitted {
+        Ok(accepted) => (accepted.near, &accepted.residuals),
+        Err(FitRefusal::Far {
+            near, residuals, ..
+        }) => (*near, residuals),
+        Err(e) => return Err(Failure::of(Exit::No, e, numbers::CACHE, e.hint())),
+    };
+    output.say(&table(residuals));
+    let model = fitted.as_ref().ok().map(|accepted| {
         let when = moment(context.clock.wall_ns() / 1000);
         let about = format!("{}, measured {when} UTC", options.path.display());
-        write_model(&accepted, &about)
+        write_model(accepted, &about)
     });
     if let Some(text) = &model {
         files::write(&options.model, text, &*context.storage)?;
@@ -105,16 +107,16 @@ pub fn run(options: &CacheCalibrate, context: &Context) -> Result<Exit, Failure>
         output.say(&format!("{written} were written to the device\n"));
     }
     let cells = residuals.iter().map(|r| CellAnswer {
-        op: op_text(r.point.op),
+        op: r.point.op.noun(),
         bytes: r.point.len_bytes,
         depth: r.point.depth,
         count: r.point.count,
         measured_us: r.point.mean_us,
         predicted_us: r.predicted_us,
     });
-    let exit = match &why {
-        None => Exit::Done,
-        Some(why) => {
+    let exit = match &fitted {
+        Ok(_) => Exit::Done,
+        Err(why) => {
             output.say(&format!("\n{why}\n{}\n", why.hint()));
             Exit::No
         }
@@ -131,13 +133,6 @@ pub fn run(options: &CacheCalibrate, context: &Context) -> Result<Exit, Failure>
     };
     output.json(exit, &answer);
     Ok(exit)
-}
-
-fn op_text(op: Op) -> &'static str {
-    match op {
-        Op::Read => "read",
-        Op::Write => "write",
-    }
 }
 
 /// All that was measured.
@@ -231,39 +226,24 @@ impl<'a> Measuring<'a> {
             bytes,
             commands,
         };
-        let is_limited = bytes.is_some() || commands.is_some();
-        let mut fall = None;
-        if self.is_scratch && !is_limited {
-            fall = match self.course(&mut courses, (Op::Write, Kind::Bytes))? {
-                Course::Even => None,
-                Course::Limited(burst) => Some(burst.fall()),
-                Course::Fell(fall) => Some(fall),
-            };
-        }
-        let lasting = |kind, burst: Option<Burst>| {
-            burst.map(|burst| Lasting {
-                kind,
-                rate: burst.credit.per_us,
-            })
-        };
         let limits = [(Kind::Bytes, bytes), (Kind::Commands, commands)];
-        let limits = limits
-            .into_iter()
-            .filter_map(|(kind, burst)| lasting(kind, burst));
-        self.plan.lasting = limits.collect();
+        let lasting = |(kind, limit): (Kind, Option<Fall>)| Some(limit?.lasting(kind));
+        self.plan.lasting = limits.into_iter().filter_map(lasting).collect();
+        // A buffer fills, gives up as much in a rest, and fills again: as a limit does, which reads would have, too.
+        let fall = match self.is_scratch && self.plan.lasting.is_empty() {
+            true => self.limit(&mut courses, (Op::Write, Kind::Bytes))?,
+            false => None,
+        };
         let reads = self.cells(Op::Read)?;
         let mut writes = None;
         if self.is_scratch {
             // A buffer that was emptied meanwhile is filled before each cell.
-            self.plan.lasting.extend(fall.map(|fall| Lasting {
-                kind: Kind::Bytes,
-                rate: fall.after,
-            }));
+            self.plan.lasting.extend(lasting((Kind::Bytes, fall)));
             let points = self.cells(Op::Write)?;
             let probes = [Op::Read, Op::Write].map(|op| self.probe(op));
             let clock = &*self.context.clock;
             let together = calibrate::together(probes, TOGETHER, &self.plan, clock);
-            let together = Some(together.map_err(failed)?);
+            let together = together.map_err(failed)?;
             writes = Some((points, WriteFacts { together, fall }));
         }
         Ok(Measured {
@@ -288,7 +268,7 @@ impl<'a> Measuring<'a> {
         let output = self.context.output;
         output.remark(&format!(
             "{}s, as many {} as the device takes, for {} s\n",
-            op_text(op),
+            op.noun(),
             unit(kind),
             self.options.course
         ));
@@ -305,9 +285,9 @@ impl<'a> Measuring<'a> {
         &self,
         courses: &mut Vec<(Op, Kind, Course)>,
         of: (Op, Kind),
-    ) -> Result<Option<Burst>, Failure> {
+    ) -> Result<Option<Fall>, Failure> {
         Ok(match self.course(courses, of)? {
-            Course::Limited(burst) => Some(burst),
+            Course::Limited(fall) => Some(fall),
             Course::Even | Course::Fell(_) => None,
         })
     }
@@ -322,7 +302,7 @@ impl<'a> Measuring<'a> {
         }
         output.remark(&format!(
             "{}s in {} sizes and depths, {} s each\n",
-            op_text(op),
+            op.noun(),
             self.plan.cells().len(),
             self.options.seconds
         ));
@@ -403,25 +383,27 @@ fn course_text(op: Op, kind: Kind, course: Course) -> Option<String> {
         Kind::Commands => format!("{count:.0}"),
     };
     let (first, then) = (shown(per_s(fall.before)), shown(per_s(fall.after)));
-    let is_limit = is_limit && op == Op::Read;
-    let (op, unit) = (op_text(op), unit(kind));
-    let excess = shown(fall.excess);
-    Some(match is_limit {
-        true => format!(
-            "limit of {unit} by {op}s: {then} a second; a burst has {first} a second, until {excess} are used up\n"
+    let (excess, unit) = (shown(fall.excess), unit(kind));
+    Some(match (op, is_limit) {
+        (Op::Read, true) => format!(
+            "limit of {unit}: {then} a second; a burst has {first} a second, until {excess} are used up\n"
         ),
-        false => format!(
-            "{unit} a second by {op}s fell from {first} to {then}, after {excess} more than at the lower rate: it may be another \
-             user of the device, a buffer or a cache in it, or its heat\n"
+        (Op::Write, true) => format!(
+            "a buffer takes {first} a second until it holds {excess}, then {then} a second\n"
+        ),
+        (_, false) => format!(
+            "{unit} a second by {}s fell from {first} to {then}, after {excess} more than at the lower rate; after a rest this did \
+             not come back as it would if the device did it: it may be another user, a cache or heat\n",
+            op.noun()
         ),
     })
 }
 
-/// A fall, and whether it is a limit.
+/// A fall, and whether the device itself does it.
 fn fall_of(course: Course) -> Option<(Fall, bool)> {
     match course {
         Course::Even => None,
-        Course::Limited(burst) => Some((burst.fall(), true)),
+        Course::Limited(fall) => Some((fall, true)),
         Course::Fell(fall) => Some((fall, false)),
     }
 }
@@ -429,51 +411,20 @@ fn fall_of(course: Course) -> Option<(Fall, bool)> {
 fn told((op, kind, course): &(Op, Kind, Course)) -> Option<CourseAnswer> {
     let (fall, is_limit) = fall_of(*course)?;
     Some(CourseAnswer {
-        op: op_text(*op),
+        op: op.noun(),
         unit: unit(*kind),
         first_per_s: per_s(fall.before),
         then_per_s: per_s(fall.after),
         excess: fall.excess,
-        is_limit: is_limit && *op == Op::Read,
+        is_limit,
     })
 }
 
-/// A model, or why there is none, and how near it comes.
-struct Fitted {
-    accepted: Option<AcceptedProfile>,
-    near: f64,
-    residuals: Vec<Residual>,
-    why: Option<FitRefusal>,
-}
-
-fn fitted(measured: &Measured) -> Result<Fitted, Failure> {
-    let reads = calibrate::fit(&measured.reads, measured.known);
-    let accepted = reads.and_then(|reads| match &measured.writes {
+fn fitted(measured: &Measured) -> Result<AcceptedProfile, FitRefusal> {
+    let reads = calibrate::fit(&measured.reads, measured.known)?;
+    match &measured.writes {
         Some((points, facts)) => calibrate::fit_writes(reads, points, *facts),
         None => Ok(reads),
-    });
-    match accepted {
-        Ok(accepted) => Ok(Fitted {
-            near: accepted.near,
-            residuals: accepted.residuals.clone(),
-            accepted: Some(accepted),
-            why: None,
-        }),
-        Err(FitRefusal::Far {
-            op,
-            near,
-            residuals,
-        }) => Ok(Fitted {
-            accepted: None,
-            near,
-            residuals: residuals.clone(),
-            why: Some(FitRefusal::Far {
-                op,
-                near,
-                residuals,
-            }),
-        }),
-        Err(e) => Err(Failure::of(Exit::No, &e, numbers::CACHE, e.hint())),
     }
 }
 
@@ -488,7 +439,7 @@ fn table(residuals: &[Residual]) -> String {
     ]);
     for residual in residuals {
         table.row(vec![
-            op_text(residual.point.op).to_owned(),
+            residual.point.op.noun().to_owned(),
             residual.point.len_bytes.to_string(),
             residual.point.depth.to_string(),
             format!("{:.1}", residual.point.mean_us),
