@@ -273,6 +273,12 @@ install_object_stores() {
             github.com/versity/versitygw/cmd/versitygw@v1.8.0 >/dev/null 2>&1 ||
             echo "setup: cannot install versitygw: go install github.com/versity/versitygw/cmd/versitygw@v1.8.0"
     fi
+    # A double of Google's store, which keeps generations.
+    if [ ! -x "$buckets/fake-gcs-server" ] && command -v go >/dev/null; then
+        CGO_ENABLED=0 GOBIN="$buckets" go install -ldflags "-s -w" \
+            github.com/fsouza/fake-gcs-server@v1.56.1 >/dev/null 2>&1 ||
+            echo "setup: cannot install fake-gcs-server: go install github.com/fsouza/fake-gcs-server@v1.56.1"
+    fi
 }
 
 # age 1.3, which knows post-quantum recipients; distributions have older ones: .work/tools/age.

@@ -226,7 +226,8 @@ impl Error {
             Error::Silent { why, .. } if why.contains("certificate") => words.certificate,
             Error::Silent { .. } => words.silent,
             Error::NoVersions { .. } => {
-                "leave out --as-of; a bucket keeps versions from the moment on at which `aws s3api put-bucket-versioning` enables them"
+                "leave out --as-of; a bucket keeps versions from the moment on at which `aws s3api put-bucket-versioning` or `gcloud \
+                 storage buckets update --versioning` enables them"
             }
             Error::Past { .. } => "leave out --as-of, then run the command again",
             Error::Changed { .. } => {

@@ -32,6 +32,7 @@ mod error;
 mod exchanged;
 mod external;
 mod flow;
+mod generations;
 mod google;
 mod held;
 mod network;
@@ -54,8 +55,10 @@ mod source;
 mod store;
 #[cfg(test)]
 mod tests;
+mod then;
 mod unfinished;
 mod upload;
+mod versions;
 mod watched;
 
 pub use access::Access;

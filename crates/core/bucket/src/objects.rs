@@ -19,7 +19,7 @@ use object_store::path::Path;
 use object_store::{GetOptions, ObjectStore, ObjectStoreExt, PutPayload};
 
 use crate::own::odd;
-use crate::past::Then;
+use crate::then::Then;
 use crate::watched::SEEN;
 use crate::{Bucket, Created, Error};
 

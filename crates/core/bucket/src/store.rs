@@ -43,7 +43,8 @@ use crate::error::BY;
 use crate::flow::{Flow, Running};
 use crate::network::{Direct, Proxies};
 use crate::own::{Asking, odd};
-use crate::past::{Past, Then, past_ns};
+use crate::past::{Past, past_ns};
+use crate::then::Then;
 use crate::scheme::Scheme;
 use crate::settings::{Origin, Provider, Settings};
 use crate::watched::{GivenUp, SEEN, Seen, innermost};
@@ -273,10 +274,10 @@ impl Bucket {
             why,
         };
         let scheme = settings.scheme();
-        if past_ns().is_some() && scheme != Scheme::S3 {
-            let why =
-                format!("--as-of reads versions of S3 buckets only, and this is {scheme}{name}");
-            return Err(wrong(why));
+        if past_ns().is_some() && scheme == Scheme::Azure {
+            let why = "--as-of cannot be answered here: Azure keeps versions of a blob, and not the time at which it was \
+                       removed";
+            return Err(wrong(why.to_owned()));
         }
         let proxies = Proxies::read(&|name| std::env::var_os(name)).map_err(wrong)?;
         let ca = settings.ca.as_deref();

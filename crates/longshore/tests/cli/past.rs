@@ -1,12 +1,13 @@
 //! Goal: `--as-of` reads a bucket as it was, whatever was removed or replaced since, and changes nothing there.
-//! Method: moto, a store in which another program removes and replaces objects; versitygw for a bucket without versions.
-//! Not covered: AWS itself, and stores that list versions in another order.
+//! Method: moto and fake-gcs-server, stores in which another program removes and replaces objects; versitygw for a bucket
+//! without versions.
+//! Not covered: AWS and Google themselves, and stores that list versions in another order.
 
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::common::store::Store;
+use crate::common::store::{Generations, Store};
 use crate::common::{longshore, text};
 use crate::stage::Stage;
 
@@ -149,4 +150,123 @@ fn a_place_that_keeps_no_versions_is_refused() {
     }
     let (_, err) = past.run("list a.bak", &["--as-of", "2026-01-01 00:00:00"], 2);
     assert!(err.contains("with its zone"), "{err}");
+}
+
+/// Puts all files below a directory into the bucket, below this prefix.
+fn put_tree(store: &Generations, directory: &std::path::Path, prefix: &str) -> Vec<String> {
+    let mut keys = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let entry = entry.unwrap();
+        let key = format!("{prefix}/{}", entry.file_name().to_str().unwrap());
+        if entry.file_type().unwrap().is_dir() {
+            keys.extend(put_tree(store, &entry.path(), &key));
+        } else {
+            store.put("nightly", &key, &std::fs::read(entry.path()).unwrap());
+            keys.push(key);
+        }
+    }
+    keys
+}
+
+/// Goal: the same over Google's protocol: generations that another program has replaced and removed are read as of the time
+/// before, by name and by a target's listing, and nothing is written.
+#[test]
+fn generations_of_google_come_back_as_of_the_time_before() {
+    let Some(store) = Generations::new() else {
+        return;
+    };
+    let stage = Stage::new();
+    std::fs::create_dir(stage.path("data")).unwrap();
+    let disks = ["disk1", "disk2"].map(|name| stage.path(name));
+    for disk in &disks {
+        std::fs::create_dir(disk).unwrap();
+    }
+    let url = format!("url = \"files:{}\"", stage.path("data").display());
+    let disk = disks.each_ref().map(|disk| disk.to_str().unwrap());
+    for (name, target, places) in [
+        ("longshore.toml", "d", format!("directories = {disk:?}")),
+        (
+            "google.toml",
+            "g",
+            "buckets = [\"gs://nightly/b\", \"gs://nightly/b\"]".to_owned(),
+        ),
+    ] {
+        let text = format!(
+            "[database.sales]\n{url}\ntarget = \"{target}\"\n[target.{target}]\n{places}\n"
+        );
+        stage.write(name, text.as_bytes());
+    }
+    let run = |line: &str, more: &[&str], code: i32| {
+        let is_past = more.contains(&"--as-of");
+        let config = if is_past {
+            "google.toml"
+        } else {
+            "longshore.toml"
+        };
+        let mut command: Command = longshore(["--config"]);
+        command.arg(stage.path(config));
+        command.args(line.split_whitespace()).args(more);
+        command.current_dir(stage.path(""));
+        command.env("LONGSHORE_CATALOG", stage.path("history.db"));
+        let ran = command.envs(store.settings()).output().unwrap();
+        let (out, err) = (text(&ran.stdout), text(&ran.stderr));
+        assert_eq!(ran.status.code(), Some(code), "{line} {more:?}\n{out}{err}");
+        out + &err
+    };
+    let devices = ["gs://nightly/k/1.bak", "gs://nightly/k/2.bak"];
+    let backed_up = |content: &str| {
+        stage.write("data/one", content.as_bytes());
+        let stripes = [1, 2].map(|n| stage.path(&format!("{content}-{n}.bak")));
+        let [first, second] = stripes.each_ref().map(|path| path.to_str().unwrap());
+        run("backup files:data --to", &[first, "--to", second], 0);
+        run("backup sales", &[], 0);
+        for (n, stripe) in stripes.iter().enumerate() {
+            let key = format!("k/{}.bak", n + 1);
+            store.put("nightly", &key, &std::fs::read(stripe).unwrap());
+        }
+        let keys = disks.each_ref().map(|disk| put_tree(&store, disk, "b"));
+        (keys.concat(), moment())
+    };
+    let before = moment();
+    let (_, after_first) = backed_up("first");
+    let (keys, after_second) = backed_up("second");
+    for key in keys
+        .iter()
+        .map(String::as_str)
+        .chain(["k/1.bak", "k/2.bak"])
+    {
+        store.remove("nightly", key);
+    }
+    let after_all = moment();
+    let kept = store.listed("nightly");
+
+    let content = |name: &str| text(&std::fs::read(stage.path(&format!("{name}/one"))).unwrap());
+    for (name, time, expected) in [
+        ("one", &after_first, "first"),
+        ("two", &after_second, "second"),
+    ] {
+        let more = [devices[0], devices[1], "--to", name, "--as-of", time];
+        run("restore", &more, 0);
+        assert_eq!(content(name), expected);
+        run("verify", &[devices[0], devices[1], "--as-of", time], 0);
+        let by_target = format!("restore --database sales --to {name}-t");
+        run(&by_target, &["--as-of", time], 0);
+        assert_eq!(content(&format!("{name}-t")), expected);
+        let listed = run("--json info sales", &["--as-of", time], 0);
+        let listed: Value = serde_json::from_str(&listed).unwrap();
+        let backups = listed["databases"][0]["backups"].as_array().unwrap();
+        assert_eq!(backups.len(), if expected == "first" { 1 } else { 2 });
+    }
+    for time in [&before, &after_all] {
+        let more = [devices[0], devices[1], "--to", "none", "--as-of", time];
+        run("restore", &more, 4);
+        let none = run("restore --database sales --to none", &["--as-of", time], 4);
+        assert!(none.contains("no backup"), "{none}");
+    }
+    // No lease, no mark, no removal: nothing was written.
+    assert_eq!(store.listed("nightly"), kept);
+
+    store.put("plain", "1.bak", b"x");
+    let said = run("list gs://plain/1.bak", &["--as-of", &after_all], 4);
+    assert!(said.contains("keeps no versions"), "{said}");
 }

@@ -1,7 +1,7 @@
 //! Goal: tests have real object stores of this machine for programs that back up to them, and can look at what these keep
 //! by another way than Longshore's.
 //! Method: versitygw, which speaks S3's protocol, keeps objects as files; Azurite, which is Microsoft's own double of
-//! Azure, is asked over HTTP with a shared access signature; moto keeps versions.
+//! Azure, is asked over HTTP with a shared access signature; moto keeps versions, and fake-gcs-server generations.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -332,4 +332,123 @@ impl Hidden<'_> {
             false => std::fs::rename(kept, self.store.object(&self.key)).unwrap(),
         }
     }
+}
+
+/// fake-gcs-server with an empty bucket `nightly`, which keeps generations, and `plain`, which does not. It takes no uploads in
+/// parts, so objects come by another program's requests.
+pub struct Generations {
+    port: u16,
+    tokens: u16,
+    _process: Guarded,
+}
+
+impl Generations {
+    /// `None` if it is not installed.
+    pub fn new() -> Option<Generations> {
+        let port = free_port();
+        let child = Command::new(tool("buckets/fake-gcs-server")?)
+            .args([
+                "-backend",
+                "memory",
+                "-scheme",
+                "http",
+                "-host",
+                "127.0.0.1",
+            ])
+            .args(["-port", &port.to_string(), "-log-level", "error"])
+            .args(["-public-host", &format!("127.0.0.1:{port}")])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let store = Generations {
+            port,
+            tokens: tokens(),
+            _process: Guarded(child),
+        };
+        wait_for_port(port, "fake-gcs-server");
+        for (name, is_kept) in [("nightly", true), ("plain", false)] {
+            let about = format!("{{\"name\":\"{name}\",\"versioning\":{{\"enabled\":{is_kept}}}}}");
+            store.send("POST", "storage/v1/b?project=p", about.as_bytes());
+        }
+        Some(store)
+    }
+
+    /// Puts an object there; one of the name that is there becomes an older generation.
+    pub fn put(&self, bucket: &str, key: &str, bytes: &[u8]) {
+        let key = key.replace('/', "%2F");
+        let at = format!("upload/storage/v1/b/{bucket}/o?uploadType=media&name={key}");
+        self.send("POST", &at, bytes);
+    }
+
+    pub fn remove(&self, bucket: &str, key: &str) {
+        let key = key.replace('/', "%2F");
+        self.send("DELETE", &format!("storage/v1/b/{bucket}/o/{key}"), b"");
+    }
+
+    /// All generations of all objects, as the server lists them.
+    pub fn listed(&self, bucket: &str) -> String {
+        self.send(
+            "GET",
+            &format!("storage/v1/b/{bucket}/o?versions=true"),
+            b"",
+        )
+    }
+
+    fn send(&self, method: &str, what: &str, body: &[u8]) -> String {
+        let at = format!("http://127.0.0.1:{}/{what}", self.port);
+        let mut curl = Command::new("curl")
+            .args(["-sS", "--fail-with-body", "-X", method, &at])
+            .args([
+                "-H",
+                "Content-Type: application/json",
+                "--data-binary",
+                "@-",
+            ])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        curl.stdin.take().unwrap().write_all(body).unwrap();
+        let sent = curl.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&sent.stdout).into_owned();
+        assert!(sent.status.success(), "{method} {what}: {said}");
+        said
+    }
+
+    /// The environment of a program that reaches it, with the token of a machine's metadata service.
+    pub fn settings(&self) -> Vec<(&'static str, String)> {
+        let here = |port: u16| format!("127.0.0.1:{port}");
+        vec![
+            ("GOOGLE_BASE_URL", format!("http://{}", here(self.port))),
+            ("GCE_METADATA_HOST", here(self.tokens)),
+            ("LONGSHORE_ALLOW_HTTP", "1".to_owned()),
+            ("HOME", "/nonexistent".to_owned()),
+        ]
+    }
+}
+
+/// A service that gives every caller a token, for as long as the process lives; returns its port.
+fn tokens() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut stream = stream;
+            let mut head = [0; 4096];
+            if stream.read(&mut head).is_err() {
+                continue;
+            }
+            let body = r#"{"access_token":"t","expires_in":3600,"token_type":"Bearer"}"#;
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\nMetadata-Flavor: Google\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+                 Connection: close\r\n\r\n{body}",
+                body.len()
+            );
+            // A caller that has gone needs none.
+            let _gone = stream.write_all(answer.as_bytes());
+        }
+    });
+    port
 }
