@@ -442,3 +442,36 @@ fn a_damaged_file_of_the_own_archive_is_told_and_keeps_no_other_from_coming() {
     paid(&shop, "main");
     shop.done("wal list --database main --verify", 0);
 }
+
+/// Goal: a push by root leaves the server's list to the server: nothing of it would be readable to the server otherwise.
+#[test]
+fn a_push_by_another_user_is_refused_before_it_can_change_the_list() {
+    let Some(shop) = begun() else {
+        return;
+    };
+    let server = &shop.server;
+    if server.user().ids().is_none() {
+        eprintln!("skipped: only root can be another user than the server's");
+        return;
+    }
+    rename(server, "near", "moved");
+    owe(&shop, "main", 2);
+    let name = server.psql("select last_archived_wal from pg_stat_archiver");
+    let before = owner(&note(server));
+    let segment = server.data_dir().join("pg_wal").join(&name);
+    let mut push = std::process::Command::new(crate::common::BINARY);
+    push.args(["--catalog", "none", "--config", &shop.config]);
+    push.args(["wal", "push", "--database", "main"]).arg(segment);
+    let refused = push.output().unwrap();
+    let said = text(&refused);
+    assert_eq!(code(&refused), 2, "{said}");
+    assert!(said.contains("runuser -u"), "{said}");
+    assert_eq!(owner(&note(server)), before);
+    // The server itself goes on.
+    rename(server, "moved", "near");
+    paid(&shop, "main");
+}
+
+fn owner(path: &Path) -> u32 {
+    std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(path).unwrap())
+}
