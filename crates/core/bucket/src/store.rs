@@ -44,9 +44,9 @@ use crate::flow::{Flow, Running};
 use crate::network::{Direct, Proxies};
 use crate::own::{Asking, odd};
 use crate::past::{Past, past_ns};
-use crate::then::Then;
 use crate::scheme::Scheme;
 use crate::settings::{Origin, Provider, Settings};
+use crate::then::Then;
 use crate::watched::{GivenUp, SEEN, Seen, innermost};
 use crate::{Address, Error, ServerUrl, Ticket, runtime, servers};
 

@@ -461,7 +461,8 @@ fn a_push_by_another_user_is_refused_before_it_can_change_the_list() {
     let segment = server.data_dir().join("pg_wal").join(&name);
     let mut push = std::process::Command::new(crate::common::BINARY);
     push.args(["--catalog", "none", "--config", &shop.config]);
-    push.args(["wal", "push", "--database", "main"]).arg(segment);
+    push.args(["wal", "push", "--database", "main"])
+        .arg(segment);
     let refused = push.output().unwrap();
     let said = text(&refused);
     assert_eq!(code(&refused), 2, "{said}");
