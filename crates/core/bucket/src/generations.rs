@@ -6,13 +6,16 @@
 //! Invariants
 //! - Times are the store's own. An object was there from the moment on at which its generation was made, and until it was
 //!   replaced or removed: at that moment it was gone.
-//! - Of several generations of one time, the newest counts.
+//! - Of several generations of a moment, the one counts that ceased first to be the live one, then the newest.
+//! - A bucket of which it is not known whether it keeps generations is refused: one that keeps none looks like one from which
+//!   nothing was ever removed.
 //!
 //! Leaves to others: keeping what was found (`past.rs`). Objects in the store's soft delete are not looked for: it lets nobody
 //! read them before they are restored.
 //!
 //! Source: "Objects: list" and "Buckets: get" of Google's JSON API reference.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use object_store::Error as StoreError;
@@ -25,6 +28,9 @@ use crate::watched;
 
 /// The fields of a listing that are read; others are not sent.
 const FIELDS: &str = "nextPageToken,items(name,generation,size,timeCreated,timeDeleted)";
+
+/// The rows of a page: more are not given.
+const PAGE_ROWS: &str = "1000";
 
 /// A page of a listing.
 #[derive(Debug, Deserialize)]
@@ -59,13 +65,11 @@ struct Versioning {
     enabled: bool,
 }
 
-/// Errors: the bucket says that it keeps no generations. One that does not say it may keep them.
+/// Errors: the bucket keeps no generations, or does not say that it does.
 pub async fn is_kept(asking: &Asking) -> Result<(), StoreError> {
     let mut url = bucket_url(&asking.base)?;
     url.query_pairs_mut().append_pair("fields", "versioning");
-    let Ok(text) = asking.text(&url).await else {
-        return Ok(());
-    };
+    let text = text_of(asking, &url).await?;
     let answer: Answer = serde_json::from_str(&text).map_err(failed)?;
     match answer.versioning {
         Some(versioning) if versioning.enabled => Ok(()),
@@ -79,7 +83,7 @@ pub async fn is_kept(asking: &Asking) -> Result<(), StoreError> {
 
 /// The objects whose keys began with `prefix` at this moment, in nanoseconds since the Unix epoch, in the order of their keys.
 pub async fn objects(asking: &Asking, prefix: &str, at_ns: i64) -> Result<Vec<Then>, StoreError> {
-    let mut found = HashMap::new();
+    let mut found = Found::new();
     let mut after: Option<String> = None;
     loop {
         let mut url = bucket_url(&asking.base)?;
@@ -89,11 +93,12 @@ pub async fn objects(asking: &Asking, prefix: &str, at_ns: i64) -> Result<Vec<Th
         url.query_pairs_mut()
             .append_pair("versions", "true")
             .append_pair("prefix", prefix)
+            .append_pair("maxResults", PAGE_ROWS)
             .append_pair("fields", FIELDS);
         if let Some(token) = &after {
             url.query_pairs_mut().append_pair("pageToken", token);
         }
-        let text = asking.text(&url).await?;
+        let text = text_of(asking, &url).await?;
         let page: Page = serde_json::from_str(&text).map_err(failed)?;
         for generation in page.items {
             add(&mut found, generation, at_ns)?;
@@ -111,22 +116,38 @@ pub async fn objects(asking: &Asking, prefix: &str, at_ns: i64) -> Result<Vec<Th
     Ok(objects)
 }
 
+/// The answer about the bucket, or about a page of its listing: what is not there then is the bucket.
+async fn text_of(asking: &Asking, url: &Url) -> Result<String, StoreError> {
+    let asked = asking.text(url).await;
+    asked.inspect_err(|_| {
+        watched::note(|seen| {
+            if seen.status == Some(404) {
+                seen.code = "NoSuchBucket".to_owned();
+            }
+        });
+    })
+}
+
+/// The generation of each name so far, and by what another one of the moment has to come before it.
+type Found = HashMap<String, ((i64, Reverse<u64>), Then)>;
+
 /// Adds a generation that was the live one at this moment.
-fn add(
-    found: &mut HashMap<String, (u64, Then)>,
-    generation: Generation,
-    at_ns: i64,
-) -> Result<(), StoreError> {
+fn add(found: &mut Found, generation: Generation, at_ns: i64) -> Result<(), StoreError> {
     let made_ns = nanoseconds(&generation.time_created)?;
-    let gone_ns = generation.time_deleted.as_deref().map(nanoseconds);
-    let is_gone = gone_ns.transpose()?.is_some_and(|gone_ns| gone_ns <= at_ns);
-    if made_ns > at_ns || is_gone {
+    let gone_ns = match generation.time_deleted.as_deref() {
+        Some(time) => nanoseconds(time)?,
+        None => i64::MAX,
+    };
+    if made_ns > at_ns || gone_ns <= at_ns {
         return Ok(());
     }
-    let number: u64 = generation.generation.parse().map_err(failed)?;
+    let rank = (
+        gone_ns,
+        Reverse(generation.generation.parse().map_err(failed)?),
+    );
     if found
         .get(&generation.name)
-        .is_some_and(|(other, _)| *other > number)
+        .is_some_and(|(other, _)| *other < rank)
     {
         return Ok(());
     }
@@ -136,7 +157,7 @@ fn add(
         modified_ns: made_ns,
         version: generation.generation,
     };
-    found.insert(generation.name, (number, then));
+    found.insert(generation.name, (rank, then));
     Ok(())
 }
 
@@ -161,11 +182,62 @@ fn bucket_url(base: &Url) -> Result<Url, StoreError> {
 
 #[cfg(test)]
 mod tests {
+    use async_trait::async_trait;
+    use object_store::client::{HttpClient, HttpError, HttpRequest, HttpResponse, HttpService};
+
     use super::*;
+    use crate::own::Sign;
+    use crate::patience::Patience;
+
+    /// A store whose listing has four pages: one object each, but for the second, which is empty.
+    #[derive(Debug)]
+    struct Pages;
+
+    #[async_trait]
+    impl HttpService for Pages {
+        async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+            let uri = request.uri();
+            assert_eq!(uri.path(), "/storage/v1/b/b/o");
+            let query: HashMap<String, String> = Url::parse(&uri.to_string())
+                .unwrap()
+                .query_pairs()
+                .into_owned()
+                .collect();
+            assert_eq!((&*query["versions"], &*query["prefix"]), ("true", "p +%/"));
+            let page = query.get("pageToken").map_or("1", String::as_str);
+            let next = match page {
+                "4" => String::new(),
+                page => format!(r#""nextPageToken":"{}","#, page.parse::<u32>().unwrap() + 1),
+            };
+            let row = format!(
+                r#"{{"name":"p +%/{page}","generation":"1","size":"1","timeCreated":"2026-01-01T00:00:00Z"}}"#
+            );
+            let items = if page == "2" { "" } else { &row };
+            let (parts, ()) = http::Response::new(()).into_parts();
+            Ok(HttpResponse::from_parts(
+                parts,
+                format!("{{{next}\"items\":[{items}]}}").into(),
+            ))
+        }
+    }
+
+    #[test]
+    fn all_pages_of_a_listing_are_read_and_keys_are_asked_for_as_they_are() {
+        let asking = Asking {
+            base: Url::parse("http://sim/b").unwrap(),
+            sign: Sign::Client,
+            client: HttpClient::new(Pages),
+            patience: Patience::USUAL,
+        };
+        let handle = crate::runtime::handle().unwrap();
+        let found = handle.block_on(objects(&asking, "p +%/", i64::MAX - 1));
+        let keys: Vec<String> = found.unwrap().into_iter().map(|then| then.key).collect();
+        assert_eq!(keys, ["p +%/1", "p +%/3", "p +%/4"]);
+    }
 
     fn at(rows: &[&str], time: &str) -> Vec<(String, String)> {
         let at_ns = nanoseconds(time).unwrap();
-        let mut found = HashMap::new();
+        let mut found = Found::new();
         for row in rows {
             add(&mut found, serde_json::from_str(row).unwrap(), at_ns).unwrap();
         }
@@ -196,6 +268,19 @@ mod tests {
         assert_eq!(at(&rows, "2026-01-03T00:00:00Z"), [pair("p/b & c", "9")]);
     }
 
+    /// An upload in parts may be dated by its beginning: until it was complete, the older one was the live one.
+    #[test]
+    fn of_generations_that_overlap_the_one_counts_that_ceased_first() {
+        let old = r#"{"name":"k","generation":"9","size":"1","timeCreated":"2026-01-01T00:00:00Z","timeDeleted":"2026-01-03T00:00:00Z"}"#;
+        let new =
+            r#"{"name":"k","generation":"10","size":"1","timeCreated":"2026-01-02T00:00:00Z"}"#;
+        for rows in [[old, new], [new, old]] {
+            let number = |time: &str| at(&rows, time).pop().unwrap().1;
+            assert_eq!(number("2026-01-02T12:00:00Z"), "9");
+            assert_eq!(number("2026-01-03T00:00:00Z"), "10");
+        }
+    }
+
     #[test]
     fn of_generations_of_one_time_the_newest_counts_in_any_order() {
         let time = r#""size":"1","timeCreated":"2026-01-01T00:00:00Z"}"#;
@@ -215,7 +300,7 @@ mod tests {
             r#"{"name":"k","generation":"1","size":"1","timeCreated":"2026-01-01T00:00:00Z","timeDeleted":""}"#,
         ] {
             let generation = serde_json::from_str(row).unwrap();
-            let added = add(&mut HashMap::new(), generation, i64::MAX);
+            let added = add(&mut Found::new(), generation, i64::MAX - 1);
             assert!(added.is_err(), "{row}");
         }
         assert!(serde_json::from_str::<Page>("{}").unwrap().items.is_empty());

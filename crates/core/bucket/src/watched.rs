@@ -222,9 +222,12 @@ async fn refused(response: HttpResponse) -> HttpResponse {
         }
     }
     let text = String::from_utf8_lossy(&text).into_owned();
+    let told = told_in_json(&text);
     note(|seen| {
-        seen.code = code.unwrap_or_else(|| element(&text, "Code"));
-        seen.message = element(&text, "Message");
+        let (reason, message) =
+            told.unwrap_or_else(|| (element(&text, "Code"), element(&text, "Message")));
+        seen.code = code.unwrap_or(reason);
+        seen.message = message;
     });
     // Every 5xx is repeated, but a store that cannot do this now cannot do it later either.
     if parts.status == StatusCode::NOT_IMPLEMENTED {
@@ -284,6 +287,17 @@ fn status_of(code: &str) -> StatusCode {
         "AccessDenied" => StatusCode::FORBIDDEN,
         _ => StatusCode::BAD_REQUEST,
     }
+}
+
+/// The reason and the message of a refusal by Google's JSON protocol.
+fn told_in_json(text: &str) -> Option<(String, String)> {
+    let answer: serde_json::Value = serde_json::from_str(text).ok()?;
+    let error = answer.get("error")?;
+    let reason = error["errors"][0]["reason"].as_str();
+    Some((
+        line(reason.unwrap_or_default()),
+        line(error["message"].as_str().unwrap_or_default()),
+    ))
 }
 
 /// The text of an XML element, without control characters and not longer than a line.

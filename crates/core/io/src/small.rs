@@ -9,6 +9,8 @@
 //! - A reader, and a power cut, finds the file as it was before or after a change, never in between.
 //! - When a change returns, the file is durable as it then is, whoever made it.
 //! - The lock file is never removed, so that all programs lock the same file.
+//! - A file of its directory ([`SmallFile::of_its_directory`]) belongs to the directory's owner, whoever changes it with the right
+//!   to give files away.
 //!
 //! Leaves to others: the meaning of a file's content (the callers).
 
@@ -33,6 +35,7 @@ pub struct SmallFile {
     dir: Arc<dyn Dir>,
     name: PathBuf,
     len_max: usize,
+    is_of_directory: bool,
 }
 
 impl SmallFile {
@@ -42,6 +45,15 @@ impl SmallFile {
             dir,
             name: name.into(),
             len_max,
+            is_of_directory: false,
+        }
+    }
+
+    /// The same, where the directory's owner has to read and to change what root writes. The owner can read the content then.
+    pub fn of_its_directory(self) -> SmallFile {
+        SmallFile {
+            is_of_directory: true,
+            ..self
         }
     }
 
@@ -101,7 +113,17 @@ impl SmallFile {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                     self.dir.open_to_lock(&name)?
                 }
-                opened => opened?,
+                opened => {
+                    let opened = opened?;
+                    let attributes = Attributes {
+                        owner: self.owner()?,
+                        ..Attributes::default()
+                    };
+                    if attributes.owner.is_some() {
+                        self.dir.set_attributes(&name, &attributes)?;
+                    }
+                    opened
+                }
             };
             let own = file.stat()?;
             let same = |now: Stat| (now.dev, now.ino) == (own.dev, own.ino);
@@ -115,6 +137,15 @@ impl SmallFile {
             }
             clock.sleep(STEP);
         }
+    }
+
+    /// The owner and group that a new file gets; `None`: this process's.
+    fn owner(&self) -> io::Result<Option<(u32, u32)>> {
+        if !self.is_of_directory {
+            return Ok(None);
+        }
+        let stat = self.dir.stat(Path::new(""))?;
+        Ok(Some((stat.uid, stat.gid)))
     }
 
     /// Replaces the file. The caller must hold the lock.
@@ -131,6 +162,7 @@ impl SmallFile {
             file.write_all_at(bytes, 0, Via::Cache)?;
             let attributes = Attributes {
                 mode: Some(mode),
+                owner: self.owner()?,
                 ..Attributes::default()
             };
             self.dir.set_attributes(&new, &attributes)?;

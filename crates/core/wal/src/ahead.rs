@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use longshore_crypt::TagKey;
-use longshore_io::{Clock, Dir, File, OpenHow, Stat, Storage, Via};
+use longshore_io::{Attributes, Clock, Dir, File, OpenHow, Stat, Storage, Via};
 use longshore_pg::wal::{
     MadeTablespace, NotRecords, PAGE_HEADER_LEN, Records, SegmentHeader, WalName, restored_from,
     segments, segments_in,
@@ -204,7 +204,11 @@ impl PgWal {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 self.dir.open(&name, OpenHow::ReadWrite).map_err(io)?
             }
-            made => made.map_err(io)?,
+            made => {
+                let made = made.map_err(io)?;
+                self.give(&name).map_err(io)?;
+                made
+            }
         };
         let ours = file.try_lock().map_err(io)?;
         Ok(ours.then_some(AheadLock { _lock: file }))
@@ -216,8 +220,22 @@ impl PgWal {
             made => made,
         };
         // Files in it are durable only with its own name.
-        made.and_then(|()| self.dir.sync(Path::new("")))
+        made.and_then(|()| self.give(Path::new(PLACE)))
+            .and_then(|()| self.dir.sync(Path::new("")))
             .map_err(Error::io("create", self.path.join(PLACE)))
+    }
+
+    /// Gives what root has made in pg_wal to the owner of pg_wal, whose server has to change it.
+    fn give(&self, name: &Path) -> io::Result<()> {
+        let (made, wal) = (self.dir.stat(name)?, self.dir.stat(Path::new(""))?);
+        if made.uid == wal.uid {
+            return Ok(());
+        }
+        let attributes = Attributes {
+            owner: Some((wal.uid, wal.gid)),
+            ..Attributes::default()
+        };
+        self.dir.set_attributes(name, &attributes)
     }
 
     /// The directory of notes, which is made if need be, and whose own name is durable: the process that made it may have been
@@ -226,7 +244,7 @@ impl PgWal {
         let opened = || {
             match self.dir.create_dir(Path::new(PLACE)) {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-                made => made?,
+                made => made.and_then(|()| self.give(Path::new(PLACE)))?,
             }
             let place = self.dir.dir(Path::new(PLACE))?;
             if place.stat(Path::new(first)).is_err() {

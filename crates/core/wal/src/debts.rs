@@ -507,7 +507,8 @@ impl PgWal {
     ) -> Result<(), Error> {
         let path = self.path.join(PLACE);
         let place = self.durable_place(NOTE)?;
-        let changed = SmallFile::new(place, NOTE, NOTE_MAX).change(clock, 0o600, |before| {
+        let list = SmallFile::new(place, NOTE, NOTE_MAX).of_its_directory();
+        let changed = list.change(clock, 0o600, |before| {
             let before = lines(before.unwrap_or_default());
             let mut after = before.clone();
             without_idle_notes(&mut after);

@@ -200,7 +200,7 @@ impl PgWal {
         self.make_place()?;
         let place = self.dir.dir(Path::new(PLACE));
         let place = place.map_err(Error::io("open", self.path.join(PLACE)))?;
-        Ok(SmallFile::new(place, NOTE, NOTE_MAX))
+        Ok(SmallFile::new(place, NOTE, NOTE_MAX).of_its_directory())
     }
 
     /// The archives to which the last attempt to bring WAL failed.

@@ -130,7 +130,8 @@ impl PgWal {
     ) -> Result<DebtMark, Error> {
         let (name, path) = self.mark_of(database);
         let dir = self.durable_place(&name)?;
-        let made = SmallFile::new(dir, &*name, MARK_LEN).change(clock, 0o600, |before| {
+        let mark = SmallFile::new(dir, &*name, MARK_LEN).of_its_directory();
+        let made = mark.change(clock, 0o600, |before| {
             let new = || Uuid::new_v4().to_string().into_bytes();
             let is_mark = before.is_some_and(|bytes| parsed(bytes).is_some());
             Ok::<_, io::Error>(((!is_mark).then(new), ()))

@@ -266,6 +266,8 @@ fn generations_of_google_come_back_as_of_the_time_before() {
     // No lease, no mark, no removal: nothing was written.
     assert_eq!(store.listed("nightly"), kept);
 
+    let said = run("list gs://none/1.bak", &["--as-of", &after_all], 4);
+    assert!(said.contains("does not exist"), "{said}");
     store.put("plain", "1.bak", b"x");
     let said = run("list gs://plain/1.bak", &["--as-of", &after_all], 4);
     assert!(said.contains("keeps no versions"), "{said}");

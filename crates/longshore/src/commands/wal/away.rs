@@ -107,7 +107,6 @@ impl<'a> Standing<'a> {
         };
         let way = Way::of(options, database);
         let pg_wal = way.open(context)?;
-        debt::refuse_others((pg_wal.path(), "push …"), context)?;
         let location = ArchiveLocation::of(&options.archive, context)?;
         // A list that cannot be read is no reason to try the copies first.
         let mut list = told_list(&pg_wal, context);

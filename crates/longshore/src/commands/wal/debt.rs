@@ -10,7 +10,6 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use longshore_facts::{name_of, own_ids};
 use longshore_io::{OpenHow, Via};
 use longshore_pg::PID_FILE;
 use longshore_pg::client::{Host, Options};
@@ -20,7 +19,6 @@ use serde::Serialize;
 
 use crate::commands::archive::ArchiveLocation;
 use crate::context::Context;
-use longshore_terminal::failure::Failure;
 
 /// The longest lock file of a server that is read.
 const LOCK_MAX: usize = 4096;
@@ -192,28 +190,6 @@ fn counted(files: usize, since: Option<String>) -> String {
         Some(since) => format!("{files} of WAL, from {since} on,"),
         None => files,
     }
-}
-
-/// Refuses a change by another user than the server's, who could not read the list afterwards.
-///
-/// `command` is what follows `longshore wal`.
-pub fn refuse_others((pg_wal, command): (&Path, &str), context: &Context) -> Result<(), Failure> {
-    let stat = context.storage.stat(pg_wal);
-    let Some(owner) = stat
-        .ok()
-        .map(|stat| stat.uid)
-        .filter(|uid| *uid != own_ids().0)
-    else {
-        return Ok(());
-    };
-    let owner = name_of(owner).unwrap_or_else(|_| format!("#{owner}"));
-    Err(Failure::usage(
-        format!(
-            "{} belongs to {owner}, who could not read the list if another user changed it",
-            pg_wal.display()
-        ),
-        format!("run the same command as {owner}: runuser -u {owner} -- longshore wal {command}"),
-    ))
 }
 
 /// A list that cannot be read, and the next step.

@@ -3,12 +3,14 @@
 //! Invariants
 //! - A file leaves the list only where the archive has its content, or where the user gives up what is lost.
 //! - Debts of another database of the configuration are never taken.
-//! - The list stays the server's: nobody else changes it, since a new file would be theirs.
+//! - The list stays the server's: nobody else changes it, since a new file would be theirs. What root changes is given back.
 //!
 //! Leaves to others: the list and bringing (`longshore-wal`, `follow.rs`), and the words (`debt.rs`).
 
 use std::io::ErrorKind;
+use std::path::Path;
 
+use longshore_facts::{name_of, own_ids};
 use longshore_wal::{Owed, PgWal};
 use serde::Serialize;
 
@@ -50,7 +52,7 @@ pub fn run(options: &WalOwed, context: &Context) -> Result<Exit, Failure> {
     }
     let pg_wal = pg_wal(options, context)?;
     if options.settle || options.give_up || options.take.is_some() {
-        debt::refuse_others((pg_wal.path(), "owed …"), context)?;
+        refuse_others(pg_wal.path(), context)?;
     }
     let mut taken = 0;
     if let Some(other) = &options.take {
@@ -164,6 +166,26 @@ fn pg_wal(options: &WalOwed, context: &Context) -> Result<PgWal, Failure> {
             "name the directory: longshore wal owed --database NAME DATA_DIRECTORY/pg_wal, as the server's user",
         )
     })
+}
+
+/// Refuses a change by another user than the server's, who could not read the list afterwards.
+fn refuse_others(pg_wal: &Path, context: &Context) -> Result<(), Failure> {
+    let stat = context.storage.stat(pg_wal);
+    let Some(owner) = stat
+        .ok()
+        .map(|stat| stat.uid)
+        .filter(|uid| ![*uid, 0].contains(&own_ids().0))
+    else {
+        return Ok(());
+    };
+    let owner = name_of(owner).unwrap_or_else(|_| format!("#{owner}"));
+    Err(Failure::usage(
+        format!(
+            "{} belongs to {owner}, who could not read the list if another user changed it",
+            pg_wal.display()
+        ),
+        format!("run the same command as {owner}: runuser -u {owner} -- longshore wal owed …"),
+    ))
 }
 
 /// Has the copies keep what was taken over by records of this database alone; returns whether they do. Tells of what is left.
