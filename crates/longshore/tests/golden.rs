@@ -174,6 +174,56 @@ fn nobody_touched_the_golden_stripes() {
     assert_eq!(listed.lines().count(), there.iter().sum::<usize>());
 }
 
+/// Which versions of the changelog are released and have no row with media that are there.
+fn without_media(changelog: &str, page: &str, kept: &[String]) -> Vec<String> {
+    let (_, rows) = page.split_once("## Released versions").unwrap();
+    let has_media = |version: &str| {
+        let head = format!("| {version} | ");
+        let row = rows.lines().find_map(|line| line.strip_prefix(&head));
+        row.is_some_and(|media| {
+            let mut names = media.split('`').skip(1).step_by(2).peekable();
+            names.peek().is_some() && names.all(|name| kept.iter().any(|kept| kept == name))
+        })
+    };
+    let headings = changelog
+        .lines()
+        .filter_map(|line| line.strip_prefix("## "));
+    let released = headings.filter(|heading| !heading.ends_with("(not released)"));
+    let versions = released.map(|heading| heading.split(' ').next().unwrap());
+    versions
+        .filter(|version| !has_media(version))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Goal: the media of a released version are never lost, and none is released without some.
+#[test]
+fn media_of_every_released_version_are_kept() {
+    // A directory is added here and never taken away.
+    let kept = ["v1", "v2", "v3", "v4", "v5", "v6", "wal-v1"].map(str::to_owned);
+    for name in &kept {
+        let sums = tests().join("golden").join(name).join("SHA256SUMS");
+        assert!(sums.is_file(), "{}", sums.display());
+    }
+    let page = std::fs::read_to_string(tests().join("golden/README.md")).unwrap();
+    let changelog = std::fs::read_to_string(tests().join("../CHANGELOG.md")).unwrap();
+    assert_eq!(
+        without_media(&changelog, &page, &kept),
+        Vec::<String>::new()
+    );
+    // What the comparison would say after releases.
+    let changelog = "## 0.3.0 (not released)\n## 0.2.0 (2027-01-01)\n## 0.1.0 (2026-12-01)\n";
+    let rows = |rows: &str| format!("## Released versions\n| version | media |\n{rows}");
+    let first = "| 0.1.0 | `v1`, `wal-v1` |\n";
+    assert_eq!(without_media(changelog, &rows(first), &kept), ["0.2.0"]);
+    let lost = format!("{first}| 0.2.0 | `v9` |\n");
+    assert_eq!(without_media(changelog, &rows(&lost), &kept), ["0.2.0"]);
+    let none = format!("{first}| 0.2.0 | none |\n");
+    assert_eq!(without_media(changelog, &rows(&none), &kept), ["0.2.0"]);
+    let all = format!("{first}| 0.2.0 | `v6` |\n");
+    assert!(without_media(changelog, &rows(&all), &kept).is_empty());
+}
+
 /// Three data stripes and two of parity: any two may be lost.
 #[test]
 fn golden_stripes_with_parity_are_restored_without_any_two_of_them() {
