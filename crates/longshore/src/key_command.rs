@@ -10,7 +10,7 @@
 //! - A program has a limit of time and of output, and ends with all that it has started. One that gave no answer in its time is not
 //!   asked again for a while: a set has several slots, and a chain many sets.
 //! - The file that names a program is one that only its user, or root, can change.
-//! - Neither this process nor a program leaves its memory in a file when it crashes, as far as the limit of the system decides that.
+//! - Neither this process nor a program leaves its memory in a file when it crashes, as far as limits decide that (`core_dumps.rs`).
 //!
 //! Leaves to others: which keys there are (`keys.rs`), and what is made of the answers (`longshore-crypt`).
 
@@ -25,6 +25,7 @@ use longshore_terminal::interrupt;
 use zeroize::Zeroizing;
 
 use crate::config::Encryption;
+use crate::core_dumps;
 
 /// The word before the id of a key.
 pub const COMMAND: &str = "command:";
@@ -113,20 +114,6 @@ pub fn check(program: &str, words: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// From now on neither this process nor a program that it starts leaves its memory in a file when it crashes. A handler of the system, as
-/// systemd's, may have its own mind. A limit that cannot be lowered stays: nothing depends on it.
-fn without_core_dumps() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Core);
-    if limit.current != Some(0) {
-        let none = Rlimit {
-            current: Some(0),
-            maximum: limit.maximum,
-        };
-        let _stays = setrlimit(Resource::Core, none);
-    }
-}
-
 /// Errors: why the programs that this configuration names are not run: others can change the file.
 pub fn check_file(configuration: Option<&Path>) -> Result<(), String> {
     let Some(file) = configuration else {
@@ -163,7 +150,7 @@ fn run(words: &[String], ask: &Ask) -> Result<Zeroizing<Vec<u8>>, String> {
         .env("LONGSHORE_SET", ask.set);
     let cancel = interrupt::cancel_flag();
     // Keys are here, and in the program, from now on.
-    without_core_dumps();
+    core_dumps::forbid();
     let said = child::tell(&mut command, ask.input, (LIMIT, WRAPPED_MAX), &cancel);
     let said = said.map_err(|error| match error {
         Unanswered::Cancelled => "it was interrupted".to_owned(),

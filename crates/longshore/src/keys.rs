@@ -4,6 +4,7 @@
 //! - A file with a secret that others may read is refused, as are one that others may change, and one that is no regular
 //!   file.
 //! - No message repeats what is in such a file.
+//! - From the first key on, this process leaves no memory in a file when it crashes.
 //!
 //! Leaves to others: what the keys do (`longshore-crypt`).
 
@@ -21,6 +22,7 @@ use longshore_terminal::numbers;
 use zeroize::Zeroizing;
 
 use crate::context::Context;
+use crate::core_dumps;
 use crate::key_command::{self, COMMAND};
 use crate::options::{KeyOptions, SetKeyOptions};
 
@@ -340,14 +342,17 @@ pub fn recipients(
             )),
         };
     }
-    Recipients::new(list, false).map(Some).map_err(|e| {
+    let all = Recipients::new(list, false).map_err(|e| {
         let hint = match e {
             Error::Mixed => "name age1pq1… recipients only, or others only",
             Error::Passphrases { .. } => "name other recipients: age1pq1… or age1…",
             _ => "name 1 to 32 recipients",
         };
         Failure::usage(e.to_string(), hint)
-    })
+    })?;
+    // The keys of what is encrypted are made in this process.
+    core_dumps::forbid();
+    Ok(Some(all))
 }
 
 /// Refuses an identity where the name of a file, or a recipient, belongs. It is not repeated.
@@ -428,6 +433,9 @@ fn unusable(file: &Path, what: &str) -> Failure {
 
 /// All bytes of a file, which nobody but its owner may read if it is `secret`.
 fn read(context: &Context, path: &Path, secret: bool) -> Result<Zeroizing<Vec<u8>>, Failure> {
+    if secret {
+        core_dumps::forbid();
+    }
     let failed = |e: std::io::Error| {
         Failure::usage(
             format!("cannot read {}", path.display()),

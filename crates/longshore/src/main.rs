@@ -13,6 +13,7 @@
 mod commands;
 mod config;
 mod context;
+mod core_dumps;
 mod key_command;
 mod keys;
 mod options;

@@ -18,6 +18,7 @@ use serde::Serialize;
 use zeroize::Zeroizing;
 
 use crate::context::Context;
+use crate::core_dumps;
 use crate::keys;
 use crate::options::{Key, KeyAction, KeyNew, KeyRecipient};
 
@@ -111,6 +112,7 @@ fn generated(options: &KeyNew) -> Result<(String, Zeroizing<String>), Error> {
 
 /// Writes a new key; returns its recipient or its signer.
 fn made(options: &KeyNew, context: &Context) -> Result<String, Failure> {
+    core_dumps::forbid();
     let (name, line) = generated(options).map_err(|e| {
         Failure::new(
             Exit::Internal,

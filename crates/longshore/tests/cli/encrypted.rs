@@ -442,6 +442,72 @@ fn statements_without_a_recipient_run_and_write_no_backup() {
     assert!(other.path("sql.bak").exists());
 }
 
+/// The limit of core files of a run that waits for its input or for whoever takes its output, once it is 0 or `wait` has passed.
+fn core_limit(stage: &Stage, line: &str, wait: std::time::Duration) -> String {
+    use std::process::Stdio;
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let program = stage.command(&words);
+    let mut shell = std::process::Command::new("bash");
+    shell
+        .args(["-c", "ulimit -S -c 4 || exit 99; exec \"$@\"", "-"])
+        .arg(program.get_program())
+        .args(program.get_args())
+        .current_dir(stage.path(""))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    for (key, value) in program.get_envs() {
+        match value {
+            Some(value) => shell.env(key, value),
+            None => shell.env_remove(key),
+        };
+    }
+    let mut child = shell.spawn().unwrap();
+    let limits = format!("/proc/{}/limits", child.id());
+    let until = std::time::Instant::now() + wait;
+    let limit = loop {
+        let text = std::fs::read_to_string(&limits).unwrap();
+        let row = text
+            .lines()
+            .find_map(|row| row.strip_prefix("Max core file size"));
+        let soft = row
+            .and_then(|row| row.split_whitespace().next())
+            .unwrap()
+            .to_owned();
+        let is_over = soft == "0" || std::time::Instant::now() > until;
+        match child.try_wait().unwrap() {
+            Some(status) => panic!("{line}: {status}"),
+            None if is_over => break soft,
+            None => std::thread::sleep(std::time::Duration::from_millis(20)),
+        }
+    };
+    child.kill().unwrap();
+    child.wait().unwrap();
+    limit
+}
+
+/// Goal: what is in memory with a key is in no file after a crash, whichever command has it.
+#[test]
+fn a_process_with_a_key_leaves_no_memory_in_a_file() {
+    let stage = configured();
+    let to = recipient(&stage, "id");
+    let signer = stage.line("key new --signing signing").exits(0);
+    assert!(signer.out.starts_with("lssigner1"));
+    let minute = std::time::Duration::from_secs(60);
+    for line in [
+        "restore - --to out --identity id",
+        &format!("backup app.db --to - --encrypt-to {to}"),
+        "sql",
+    ] {
+        assert_eq!(core_limit(&stage, line, minute), "0", "{line}");
+    }
+    // Without a key a crash may be looked into.
+    let second = std::time::Duration::from_secs(1);
+    for line in ["restore - --to out", "backup app.db --to -"] {
+        assert_eq!(core_limit(&stage, line, second), "4096", "{line}");
+    }
+}
+
 #[test]
 fn files_with_secrets_are_read_from_their_owner_alone_and_never_repeated() {
     let stage = configured();

@@ -22,6 +22,7 @@ use longshore_tsql::{Database, Databases, Defaults, Memory, Setup, Unusable};
 use crate::commands::archive::ArchiveLocation;
 use crate::commands::source;
 use crate::context::Context;
+use crate::core_dumps;
 use crate::keys;
 use crate::options::KeyOptions;
 use longshore_terminal::failure::Failure;
@@ -68,6 +69,8 @@ pub fn setup(
     backup_directory: Option<&Path>,
     context: &Context,
 ) -> Result<Setup, Failure> {
+    // Statements open master keys and certificates.
+    core_dumps::forbid();
     let defaults = &context.config.defaults;
     let whole = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     let named = named(given, context)?;
