@@ -318,7 +318,8 @@ fn passphrase(context: &Context, file: &Path) -> Result<Passphrase, Failure> {
 
 /// For whom a backup to `target` is encrypted: as the options say, else the target, else the configuration.
 ///
-/// Errors: none is named, and encryption is required, by the configuration or otherwise.
+/// Errors: none is named, and encryption is required, by the configuration or otherwise; a recipient is missing that everything
+/// must have.
 pub fn recipients(
     context: &Context,
     named: &[String],
@@ -335,7 +336,7 @@ pub fn recipients(
     }
     if list.is_empty() {
         return match config.encryption.require || is_required {
-            false => Ok(None),
+            false => check_required(context, None).map(|()| None),
             true => Err(Failure::usage(
                 "encryption is required, and nobody is named for whom",
                 "add `recipients` to [encryption] or to the target, or name one with --encrypt-to, then run the command again",
@@ -350,9 +351,46 @@ pub fn recipients(
         };
         Failure::usage(e.to_string(), hint)
     })?;
+    check_required(context, Some(&all))?;
     // The keys of what is encrypted are made in this process.
     core_dumps::forbid();
     Ok(Some(all))
+}
+
+/// Errors: a recipient that everything must have is not among these; `None`: nothing is encrypted.
+pub fn check_required(context: &Context, all: Option<&Recipients>) -> Result<(), Failure> {
+    for text in &context.config.encryption.require_recipients {
+        for required in recipients_of(context, text)? {
+            if matches!(required, Recipient::Passphrase(_)) {
+                return Err(Failure::usage(
+                    "`require_recipients` in [encryption] has a passphrase, and passphrases are not compared",
+                    "name a recipient of `longshore key new`, a certificate's file or command:ID there",
+                ));
+            }
+            let what = match all {
+                Some(all) if all.includes(&required) => continue,
+                Some(_) => "not for it",
+                None => "for nobody",
+            };
+            return Err(Failure::usage(
+                format!(
+                    "`require_recipients` in [encryption] has {}, and this would be encrypted {what}",
+                    shortened(text)
+                ),
+                "add it to `recipients` in [encryption] or of the target, or with --encrypt-to, then run the command again",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A recipient's text for a message: those with ML-KEM-768 have 1,959 characters.
+fn shortened(text: &str) -> String {
+    let begin: String = text.chars().take(24).collect();
+    match text.starts_with("age1") && begin.len() < text.len() {
+        true => format!("{begin}…"),
+        false => text.to_owned(),
+    }
 }
 
 /// Refuses an identity where the name of a file, or a recipient, belongs. It is not repeated.

@@ -209,6 +209,12 @@ impl Recipients {
         &self.list
     }
 
+    /// Whether this recipient is among them, however its key came here. Passphrases are not compared.
+    pub fn includes(&self, one: &Recipient) -> bool {
+        let text = one.marked();
+        text.is_some() && self.list.iter().any(|own| own.marked() == text)
+    }
+
     /// The thumbprint of the first certificate among them.
     pub fn thumbprint(&self) -> Option<Thumbprint> {
         self.list.iter().find_map(Recipient::thumbprint)

@@ -25,12 +25,13 @@ pub struct Form {
 }
 
 /// Keys whose value is a list, and what separates its elements in a variable: an address has colons.
-const LISTS: [(&str, char); 8] = [
+const LISTS: [(&str, char); 9] = [
     ("directories", ':'),
     ("buckets", ' '),
     ("copies", ' '),
     ("recipients", ' '),
     ("identities", ' '),
+    ("require_recipients", ' '),
     ("signers", ' '),
     ("wrap_command", ' '),
     ("unwrap_command", ' '),

@@ -337,6 +337,9 @@ pub struct Encryption {
     /// Whether backups that are not encrypted are refused, when they are made and when they are read.
     #[serde(default)]
     pub require: bool,
+    /// Recipients that everything must have that is written here.
+    #[serde(default)]
+    pub require_recipients: Vec<String>,
     /// The file with the key that signs what is made here.
     pub sign: Option<PathBuf>,
     /// Whose signatures count: `lssigner1…`.
@@ -358,6 +361,7 @@ impl Encryption {
         "recipients",
         "identities",
         "require",
+        "require_recipients",
         "sign",
         "signers",
         "require_signature",

@@ -120,6 +120,7 @@ pub fn example(key: &str) -> Option<&'static str> {
         "recipients" => "recipients = [\"@/etc/longshore/recipients\"]",
         "identities" => "identities = [\"/etc/longshore/identity\"]",
         "require" => "require = true",
+        "require_recipients" => "require_recipients = [\"@/etc/longshore/escrow\"]",
         "sign" => "sign = \"/etc/longshore/signing-key\"",
         "signers" => "signers = [\"lssigner1...\"]",
         "require_signature" => "require_signature = true",

@@ -386,6 +386,96 @@ fn where_encryption_is_required_nothing_else_is_made_or_read() {
     assert_ne!(refused.code, 0, "{refused:?}");
 }
 
+/// Goal: where a recipient is required of everything, as the key of an escrow, nothing is written that it could not open.
+#[test]
+fn nothing_is_written_without_a_recipient_that_everything_must_have() {
+    let stage = configured();
+    let (to, third) = (recipient(&stage, "id"), recipient(&stage, "third"));
+    let escrow = recipient(&stage, "escrow");
+    stage.write(
+        "escrow.pub",
+        format!("# of the notary\n{escrow}\n").as_bytes(),
+    );
+    let file = stage.path("escrow.pub").display().to_string();
+    let open = stage.write("open/x", b"").parent().unwrap().to_owned();
+    configure(
+        &stage,
+        &format!(
+            "[target.open]\ndirectories = [\"{}\"]\nrecipients = []\n\
+             [encryption]\nrecipients = [\"{to}\"]\nrequire_recipients = [\"@{file}\"]\n",
+            open.display()
+        ),
+    );
+    let told = stage.line("config check");
+    assert_ne!(told.code, 0);
+    told.says("require_recipients");
+    let refused = |line: &str| {
+        let ran = stage.line(line).exits(2);
+        ran.says("`require_recipients` in [encryption] has @")
+            .says("add it to `recipients`")
+    };
+    refused("backup sales").says("not for it");
+    refused("backup app.db --to a.bak");
+    refused(&format!("backup app.db --to a.bak --encrypt-to {third}"));
+    // What is not encrypted has no recipient.
+    refused("backup sales --target open").says("for nobody");
+    for sql in [
+        "BACKUP DATABASE sales TO DISK = 'sql.bak'",
+        "CREATE MASTER KEY ENCRYPTION BY PASSWORD = 'six Random words'; CREATE CERTIFICATE c WITH SUBJECT = 'c'; \
+         BACKUP DATABASE sales TO DISK = 'sql.bak' WITH COMPRESSION, ENCRYPTION (ALGORITHM = AES_256, SERVER CERTIFICATE = c)",
+    ] {
+        let ran = stage.run(&["sql", "-b", "-Q", sql]);
+        assert_ne!(ran.code, 0, "{ran:?}");
+        assert!(
+            (ran.out.clone() + &ran.err).contains("require_recipients"),
+            "{ran:?}"
+        );
+    }
+    for path in ["a.bak", "sql.bak", "disk1/sales", "open/sales"] {
+        assert!(!stage.path(path).exists(), "{path}");
+    }
+    let both = format!("--encrypt-to {to} --encrypt-to {escrow}");
+    stage
+        .line(&format!("backup app.db --to a.bak {both}"))
+        .exits(0);
+    stage
+        .line("restore a.bak --to out --identity escrow")
+        .exits(0);
+    assert!(same(&stage, "app.db", "out/app.db"));
+    // Key objects are for it, too; the required one alone suffices.
+    let wrap = "key rewrap a.bak --identity id --encrypt-to";
+    refused(&format!("{wrap} {third}"));
+    stage
+        .line(&format!("{wrap} {third} --encrypt-to {escrow}"))
+        .exits(0);
+    stage.line(&format!("{wrap} {escrow}")).exits(0);
+    // As the configuration has it, in whatever order, and as a text.
+    let config = stage.path("no-config/longshore/longshore.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let list = format!("\nrecipients = [\"{escrow}\", \"{to}\"]\n");
+    let text = text.replace(&format!("\nrecipients = [\"{to}\"]\n"), &list);
+    std::fs::write(&config, text.replace(&format!("@{file}"), &escrow)).unwrap();
+    stage.line("config check").exits(0);
+    stage.line("backup sales").exits(0);
+    let restore = "restore --database sales --to again --identity escrow";
+    stage.line(restore).exits(0);
+    let ran = stage
+        .line(&format!("backup app.db --to b.bak --encrypt-to {to}"))
+        .exits(2);
+    let long = ran.err.split_whitespace().map(str::len).max();
+    assert!(long < Some(100), "{}", ran.err);
+    // A passphrase is no key that could be compared.
+    stage.write("words", b"six random words are enough here\n");
+    let mode = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(stage.path("words"), mode).unwrap();
+    let mut command = stage.command(&["backup", "app.db", "--to", "b.bak"]);
+    let words = format!("passphrase:{}", stage.path("words").display());
+    command.env("LONGSHORE_ENCRYPTION_REQUIRE_RECIPIENTS", words);
+    let ran = Ran::of(&command.output().unwrap());
+    ran.exits(2).says("passphrases are not compared");
+    assert!(!stage.path("b.bak").exists());
+}
+
 #[test]
 fn statements_encrypt_and_open_as_the_configuration_says() {
     let stage = configured();

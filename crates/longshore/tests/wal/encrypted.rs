@@ -102,6 +102,29 @@ fn options_say_for_whom_wal_is_encrypted_and_who_reads_it() {
     let refused = exits(&push(&path(&names[3]), &["--require-encryption"]), 2);
     assert!(refused.contains("nobody is named"), "{refused}");
 
+    // A recipient that everything must have.
+    let (_, escrow) = identity(&server, "escrow");
+    let file = path(&names[3]);
+    let required = |more: &[&str]| {
+        let args = ["wal", "push", &file, "--archive", &archive];
+        let mut command = longshore(&server, &[&args[..], more].concat());
+        command.env("LONGSHORE_ENCRYPTION_REQUIRE_RECIPIENTS", &escrow);
+        command.output().unwrap()
+    };
+    for (more, what) in [
+        (&[][..], "for nobody"),
+        (&["--encrypt-to", &to], "not for it"),
+    ] {
+        let refused = exits(&required(more), 2);
+        assert!(refused.contains(what), "{refused}");
+    }
+    assert!(!sealed(&archive, &names[3]).exists());
+    exits(
+        &required(&["--encrypt-to", &to, "--encrypt-to", &escrow]),
+        0,
+    );
+    assert!(sealed(&archive, &names[3]).exists());
+
     // A receiver keeps the segment that is being filled.
     let refused = exits(&run_receive(&server, &archive, &["--encrypt-to", &to]), 2);
     assert!(refused.contains("unencrypted in"), "{refused}");

@@ -11,7 +11,7 @@ use longshore_wal::StorageForm;
 
 use crate::commands::archive::ArchiveLocation;
 use crate::context::Context;
-use crate::keys::{lenient_keyring, signing_key, wal_recipients};
+use crate::keys::{check_required, lenient_keyring, signing_key, wal_recipients};
 use crate::options::{Archive, KeyOptions};
 use longshore_terminal::failure::Failure;
 
@@ -46,7 +46,7 @@ pub fn form(
 
 /// [`form`] of files that are made here, encrypted as the options and the configuration say.
 ///
-/// Errors: those of [`wal_recipients`]; encryption is required and switched off.
+/// Errors: those of [`wal_recipients`]; encryption is required, for somebody or at all, and switched off.
 pub fn sealed_form(
     asked: (Option<Algorithm>, Option<Level>),
     archive: &Archive,
@@ -76,7 +76,10 @@ pub fn sealed_form(
                 "remove `encrypt` there, or `require` in [encryption]",
             ));
         }
-        true => None,
+        true => {
+            check_required(context, None)?;
+            None
+        }
         false => wal_recipients(context, encrypt_to, (target, is_required))?,
     };
     Ok(StorageForm {

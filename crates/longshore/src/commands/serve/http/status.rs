@@ -177,6 +177,7 @@ fn hidden(config: &Config) -> Vec<String> {
     let encryption = &config.encryption;
     let of_targets = config.target.values().filter_map(|t| t.recipients.as_ref());
     let opens = encryption.identities.iter().chain(&encryption.recipients);
+    let opens = opens.chain(&encryption.require_recipients);
     let opens = opens.chain(of_targets.flatten());
     let opens = opens.map(|text| text.trim_start_matches("passphrase:"));
     // A recipient is no secret.
