@@ -164,6 +164,7 @@ const TESTS: &[(&str, &str, &str)] = &[
     ("longshore", "nbd", "the plugin is loaded"),
     ("pipeline", "crypt", "sets are encrypted for new recipients"),
     ("repository", "codec", "sets on a shelf are compressed"),
+    ("repository", "crypt", "sets on a shelf are encrypted"),
     // From a lower row to a higher one, so no code of it can be used.
     ("repository", "pipeline", "real backups are put on a shelf"),
 ];

@@ -1,17 +1,19 @@
 //! Goal: a power cut during a backup with parity stripes, or during a repair, costs nothing that was there: the set is
-//! read bit for bit or refused, and after a reported success it is read even if any one stripe is lost.
+//! read bit for bit or refused, and after a reported success it is read even if any one stripe is lost. Encrypted sets
+//! are cut, too, and the writing of a key object.
 //! Method: a backup and a repair run on a simulated disk once for each of their steps, with the power cut there; each
 //! image that the cut may leave is read, whole and without each of its stripes.
 
 mod support;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use longshore_codec::Algorithm;
+use longshore_crypt::{Identities, Identity, Keyring, NewKey, Recipients, Signers, SigningKey};
 use longshore_io::{Fault, Op, SimDisk, Storage};
 use longshore_media::{
-    BackupDevice, DeviceSpec, Disposition, Error, Examined, MediaSet, ParityPlan,
+    BackupDevice, DeviceSpec, Disposition, EncryptTo, Error, Examined, MediaSet, ParityPlan,
 };
 use support::*;
 
@@ -36,13 +38,51 @@ fn inputs(text: &str) -> Vec<Input> {
     vec![file("f", text.repeat(9000 / text.len()).as_bytes())]
 }
 
+/// What sets are like.
+#[derive(Clone, Copy)]
+enum Form {
+    Plain,
+    /// Encrypted and signed; readers demand both.
+    Sealed,
+}
+
+/// An identity that sets are for, another one, and the key that signs them.
+static KEYS: LazyLock<(Identity, Identity, Arc<SigningKey>)> = LazyLock::new(|| {
+    let identity = || Identity::new_x25519().unwrap();
+    (identity(), identity(), Arc::new(SigningKey::new().unwrap()))
+});
+
+fn recipients(identity: &Identity) -> Recipients {
+    Recipients::new(vec![identity.recipient()], false).unwrap()
+}
+
+/// The keys of a reader who has this identity, and demands encryption and the signature.
+fn keyring(identity: &Identity) -> Arc<Keyring> {
+    let signers = Signers::new(vec![KEYS.2.signer()], true).unwrap();
+    let keyring = Keyring::new(Identities::new(vec![identity.clone()]), true);
+    Arc::new(keyring.with_signers(Arc::new(signers)))
+}
+
 fn write(disk: &SimDisk, disposition: Disposition, text: &str) -> Result<(), Error> {
+    write_as(Form::Plain, disk, disposition, text)
+}
+
+fn write_as(form: Form, disk: &SimDisk, disposition: Disposition, text: &str) -> Result<(), Error> {
+    let encryption = match form {
+        Form::Plain => None,
+        Form::Sealed => Some(EncryptTo {
+            key: Arc::new(NewKey::wrapped(&recipients(&KEYS.0)).unwrap()),
+            parent_root: [0; 32],
+            sign: Some(KEYS.2.clone()),
+        }),
+    };
     let shape = Shape {
         parity: ParityPlan {
             count: 1,
             row_bytes: 4096,
             ..ParityPlan::default()
         },
+        encryption,
         ..Shape::new(disposition, Algorithm::None, 700)
     };
     write_set(&devices_on(disk), &shape, &inputs(text)).map(drop)
@@ -50,7 +90,19 @@ fn write(disk: &SimDisk, disposition: Disposition, text: &str) -> Result<(), Err
 
 /// The set on the media, of which everything is checked.
 fn read(disk: &SimDisk) -> Result<Content, String> {
-    let mut sets = read_all(&devices_on(disk))?;
+    read_as(Form::Plain, disk)
+}
+
+fn read_as(form: Form, disk: &SimDisk) -> Result<Content, String> {
+    let keyring = match form {
+        Form::Plain => Arc::default(),
+        Form::Sealed => keyring(&KEYS.0),
+    };
+    read_with(&keyring, disk)
+}
+
+fn read_with(keyring: &Arc<Keyring>, disk: &SimDisk) -> Result<Content, String> {
+    let mut sets = read_all_with(&devices_on(disk), keyring)?;
     match sets.len() {
         1 => Ok(sets.remove(0)),
         n => Err(format!("{n} sets")),
@@ -58,12 +110,12 @@ fn read(disk: &SimDisk) -> Result<Content, String> {
 }
 
 /// Judges the media as they are, and without each of their stripes.
-fn judge_all(image: &SimDisk, judge: impl Fn(Result<Content, String>, &str)) {
-    judge(read(image), "whole");
+fn judge_all(form: Form, image: &SimDisk, judge: impl Fn(Result<Content, String>, &str)) {
+    judge(read_as(form, image), "whole");
     for stripe in STRIPES {
         let lost = image.images(2).remove(0);
         remove(&lost, stripe);
-        judge(read(&lost), stripe);
+        judge(read_as(form, &lost), stripe);
     }
 }
 
@@ -79,37 +131,84 @@ fn remove(disk: &SimDisk, path: &str) {
 
 #[test]
 fn a_cut_at_any_step_of_a_new_backup_leaves_no_false_backup() {
-    let new = |disk: &SimDisk| write(disk, Disposition::New, "abc");
-    let expected = expected(&inputs("abc"));
-    let steps = SimDisk::cut_everywhere(IMAGES, disk, new, |image, reported, at| {
-        judge_all(image, |found, lost| match found {
-            Ok(found) => assert!(found == expected, "{at}, {lost}"),
-            Err(e) => assert!(!reported, "{at}, {lost}: lost a finished backup: {e}"),
+    for form in [Form::Plain, Form::Sealed] {
+        let new = |disk: &SimDisk| write_as(form, disk, Disposition::New, "abc");
+        let expected = expected(&inputs("abc"));
+        let steps = SimDisk::cut_everywhere(IMAGES, disk, new, |image, reported, at| {
+            judge_all(form, image, |found, lost| match found {
+                Ok(found) => assert!(found == expected, "{at}, {lost}"),
+                Err(e) => assert!(!reported, "{at}, {lost}: lost a finished backup: {e}"),
+            });
+            let next = write_as(form, image, Disposition::Format, "next");
+            next.unwrap_or_else(|e| panic!("{at}: {e}"));
+            assert!(read_as(form, image).is_ok(), "{at}");
         });
-        write(image, Disposition::Format, "next").unwrap_or_else(|e| panic!("{at}: {e}"));
-        assert!(read(image).is_ok(), "{at}");
-    });
-    assert!(steps >= 30, "only {steps} steps were cut");
+        assert!(steps >= 30, "only {steps} steps were cut");
+    }
 }
 
 #[test]
 fn a_cut_at_any_step_of_a_replacing_backup_leaves_the_old_set_or_the_new_one() {
-    let with_a_set = |seed| {
-        let disk = disk(seed);
-        write(&disk, Disposition::New, "old").unwrap();
-        disk.settle();
-        disk
-    };
-    let init = |disk: &SimDisk| write(disk, Disposition::Init { skip: true }, "newer");
-    let (old, new) = (expected(&inputs("old")), expected(&inputs("newer")));
-    SimDisk::cut_everywhere(IMAGES, with_a_set, init, |image, reported, at| {
-        judge_all(image, |found, lost| match found {
-            Ok(found) if reported => assert!(found == new, "{at}, {lost}"),
-            Ok(found) => assert!(found == old || found == new, "{at}, {lost}"),
-            // With a stripe lost in the middle of the renames, neither set need be there.
-            Err(e) => assert!(!reported && lost != "whole", "{at}, {lost}: {e}"),
+    for form in [Form::Plain, Form::Sealed] {
+        let init = |disk: &SimDisk| write_as(form, disk, Disposition::Init { skip: true }, "newer");
+        let (old, new) = (expected(&inputs("old")), expected(&inputs("newer")));
+        let before = |seed| with_a_set(form, seed, "old");
+        SimDisk::cut_everywhere(IMAGES, before, init, |image, reported, at| {
+            judge_all(form, image, |found, lost| match found {
+                Ok(found) if reported => assert!(found == new, "{at}, {lost}"),
+                Ok(found) => assert!(found == old || found == new, "{at}, {lost}"),
+                // With a stripe lost in the middle of the renames, neither set need be there.
+                Err(e) => assert!(!reported && lost != "whole", "{at}, {lost}: {e}"),
+            });
         });
+    }
+}
+
+fn with_a_set(form: Form, seed: u64, text: &str) -> SimDisk {
+    let disk = disk(seed);
+    write_as(form, &disk, Disposition::New, text).unwrap();
+    disk.settle();
+    disk
+}
+
+/// Writes an object for the other identity to each place of the stripes.
+fn rewrap(disk: &SimDisk) -> Result<(), Error> {
+    let media = MediaSet::open(&devices_on(disk))?.with_keyring(&keyring(&KEYS.0));
+    let opened = media.opened(1)?.unwrap();
+    let object = opened.object(&recipients(&KEYS.1), 1).unwrap();
+    let (name, bytes) = (object.name().unwrap(), object.encode().unwrap());
+    for folder in media.folders() {
+        folder.write(&name, &bytes)?;
+    }
+    Ok(())
+}
+
+/// Goal: a key object is there whole or not at all, costs the set nothing, and opens it once it was told as written.
+#[test]
+fn a_cut_at_any_step_of_writing_key_objects_leaves_whole_ones_or_none() {
+    let expected = expected(&inputs("abc"));
+    let before = |seed| with_a_set(Form::Sealed, seed, "abc");
+    let steps = SimDisk::cut_everywhere(IMAGES, before, rewrap, |image, reported, at| {
+        judge_all(Form::Sealed, image, |found, lost| {
+            assert!(found.as_ref() == Ok(&expected), "{at}, {lost}: {found:?}");
+        });
+        let media = MediaSet::open(&devices_on(image)).unwrap();
+        let (seen, more) = media.key_objects(1).unwrap();
+        assert!(!more && seen.len() <= 1, "{at}: {seen:?}");
+        for one in &seen {
+            assert!(one.object.is_ok(), "{at}: {one:?}");
+        }
+        let other = read_with(&keyring(&KEYS.1), image);
+        match seen.is_empty() {
+            true => assert!(!reported && other.is_err(), "{at}"),
+            false => assert!(other.as_ref() == Ok(&expected), "{at}: {other:?}"),
+        }
+        assert!(!reported || media.has_everywhere(&seen[0].name), "{at}");
+        rewrap(image).unwrap_or_else(|e| panic!("{at}: {e}"));
+        let other = read_with(&keyring(&KEYS.1), image);
+        assert!(other.as_ref() == Ok(&expected), "{at}: {other:?}");
     });
+    assert!(steps >= 12, "only {steps} steps were cut");
 }
 
 fn repair(disk: &SimDisk) -> Result<(), Error> {
@@ -174,10 +273,12 @@ fn a_stripe_that_a_killed_repair_began_stands_in_nobodys_way() {
 
 #[test]
 fn a_cut_at_any_step_of_a_repair_costs_nothing_and_the_next_repair_ends_it() {
-    for stripe in [STRIPES[1], STRIPES[3]] {
+    let both = [(Form::Plain, STRIPES[1]), (Form::Plain, STRIPES[3])];
+    let sealed = both.map(|(_, stripe)| (Form::Sealed, stripe));
+    for (form, stripe) in both.into_iter().chain(sealed) {
         let degraded = |seed| {
             let disk = disk(seed);
-            write(&disk, Disposition::New, "abc").unwrap();
+            write_as(form, &disk, Disposition::New, "abc").unwrap();
             let mut bytes = disk.read_file(stripe).unwrap();
             let middle = bytes.len() / 2;
             bytes[middle..middle + 600].fill(0);
@@ -187,7 +288,7 @@ fn a_cut_at_any_step_of_a_repair_costs_nothing_and_the_next_repair_ends_it() {
         };
         let expected = expected(&inputs("abc"));
         SimDisk::cut_everywhere(IMAGES, degraded, repair, |image, reported, at| {
-            let found = read(image);
+            let found = read_as(form, image);
             assert!(found.as_ref() == Ok(&expected), "{at}: {found:?}");
             if reported {
                 let faults = MediaSet::open(&devices_on(image)).unwrap().faults();
@@ -199,7 +300,8 @@ fn a_cut_at_any_step_of_a_repair_costs_nothing_and_the_next_repair_ends_it() {
             for stripe in STRIPES {
                 let lost = image.images(2).remove(0);
                 remove(&lost, stripe);
-                assert!(read(&lost).as_ref() == Ok(&expected), "{at}, {stripe}");
+                let found = read_as(form, &lost);
+                assert!(found.as_ref() == Ok(&expected), "{at}, {stripe}");
             }
         });
     }

@@ -1,20 +1,22 @@
 //! Goal: no power cut leaves a backup set that looks valid and is not, or half a restore that can start.
 //! Method: count the steps (writes, syncs, renames, ...) of one run of the shipped pipeline on a simulated disk, then
 //! run once per step with the power cut there. Each image the cut can leave (unsynced writes kept, lost or torn) must
-//! restore bit for bit or be refused; after reported success it must restore.
+//! restore bit for bit or be refused; after reported success it must restore. Backups are cut as they are, and encrypted and signed: those
+//! have records and syncs of their own before the trailers.
 
 mod common;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use common::forge::{Claims, write};
 use common::pieces::differing;
 use common::*;
 use longshore_codec::Algorithm;
+use longshore_crypt::{Identities, Identity, Keyring, Recipients, Signers, SigningKey};
 use longshore_io::{Fault, Op, SimDisk, Storage};
 use longshore_media::DeviceSpec;
-use longshore_pipeline::{BackupRequest, Disposition, Error, SourceSpec, Tuning};
+use longshore_pipeline::{BackupRequest, Disposition, Error, RunContext, SourceSpec, Tuning};
 
 const IMAGES: usize = 5;
 
@@ -65,14 +67,63 @@ fn disk(seed: u64) -> SimDisk {
     disk
 }
 
+/// What backups are like.
+#[derive(Clone, Copy)]
+enum Form {
+    Plain,
+    /// Encrypted and signed; readers demand both.
+    Sealed,
+}
+
+/// For whom backups are encrypted, and the keys of those who write them and of those who read them.
+struct Keys {
+    recipients: Recipients,
+    writing: Arc<Keyring>,
+    reading: Arc<Keyring>,
+}
+
+static KEYS: LazyLock<Keys> = LazyLock::new(|| {
+    let (identity, sign) = (Identity::new_hybrid().unwrap(), SigningKey::new().unwrap());
+    let recipients = Recipients::new(vec![identity.recipient()], false).unwrap();
+    let signers = Arc::new(Signers::new(vec![sign.signer()], true).unwrap());
+    let reading = Keyring::new(Identities::new(vec![identity]), true);
+    let writing = Keyring::default().with_signers(signers.clone());
+    Keys {
+        recipients,
+        writing: Arc::new(writing.signing_with(Some(Arc::new(sign)))),
+        reading: Arc::new(reading.with_signers(signers)),
+    }
+});
+
 fn run_backup(disk: &SimDisk, source: &str, disposition: Disposition) -> Result<u32, Error> {
-    let context = context_on(Arc::new(disk.clone()));
-    backup(&context, request(source, disposition)).map(|r| r.position)
+    run_backup_as(Form::Plain, disk, source, disposition)
+}
+
+fn run_backup_as(
+    form: Form,
+    disk: &SimDisk,
+    source: &str,
+    disposition: Disposition,
+) -> Result<u32, Error> {
+    let mut context = context_on(Arc::new(disk.clone()));
+    let mut request = request(source, disposition);
+    if let Form::Sealed = form {
+        context.keyring = KEYS.writing.clone();
+        request.encrypt_to = Some(KEYS.recipients.clone());
+    }
+    backup(&context, request).map(|r| r.position)
 }
 
 /// Restores a position to a new directory on the same disk.
-fn run_restore(disk: &SimDisk, position: u32, target: &str) -> Result<Tree, Error> {
-    let context = context_on(Arc::new(disk.clone()));
+fn run_restore_as(form: Form, disk: &SimDisk, position: u32, target: &str) -> Result<Tree, Error> {
+    let keyring = match form {
+        Form::Plain => Arc::default(),
+        Form::Sealed => KEYS.reading.clone(),
+    };
+    let context = RunContext {
+        keyring,
+        ..context_on(Arc::new(disk.clone()))
+    };
     let mut request = restore_request(devices(), Path::new(target));
     request.position = position;
     restore(&context, request)?;
@@ -113,28 +164,48 @@ fn syncs_around_renames(disk: &SimDisk, from: u64) -> (usize, usize) {
 }
 
 fn new(disk: &SimDisk) -> Result<(), Error> {
-    run_backup(disk, "/a", Disposition::New).map(drop)
+    new_as(Form::Plain, disk)
+}
+
+fn new_as(form: Form, disk: &SimDisk) -> Result<(), Error> {
+    run_backup_as(form, disk, "/a", Disposition::New).map(drop)
 }
 
 fn check_new(image: &SimDisk, reported: bool, at: &str) {
+    check_new_as(Form::Plain, image, reported, at);
+}
+
+fn check_new_as(form: Form, image: &SimDisk, reported: bool, at: &str) {
     // Stock tools know nothing of stripes that wait under a temporary name.
     for name in ["/m0/a.bak", "/m1/b.bak", "/m1/c.bak"] {
         let named = image.read_file(Path::new(name)).is_ok();
         assert!(named || !reported, "{at}: {name} is not there");
     }
-    match run_restore(image, 0, "/out/x") {
+    match run_restore_as(form, image, 0, "/out/x") {
         Ok(got) => assert_eq!(got, tree(1), "{at}"),
         Err(e) => assert!(!reported, "{at}: lost a finished backup: {e}"),
     }
     // The next backup succeeds with any remains, and so does its restore.
-    run_backup(image, "/b", Disposition::Format).unwrap_or_else(|e| panic!("{at}: {e}"));
-    assert_eq!(run_restore(image, 0, "/out/y").unwrap(), tree(1000), "{at}");
+    let next = run_backup_as(form, image, "/b", Disposition::Format);
+    next.unwrap_or_else(|e| panic!("{at}: {e}"));
+    let restored = run_restore_as(form, image, 0, "/out/y").unwrap();
+    assert_eq!(restored, tree(1000), "{at}");
 }
 
 #[test]
 fn a_power_cut_at_any_step_of_a_new_backup_leaves_no_false_backup() {
     let steps = SimDisk::cut_everywhere(IMAGES, disk, new, check_new);
     assert!(steps >= 25, "only {steps} steps were cut");
+}
+
+#[test]
+fn a_power_cut_at_any_step_of_a_new_encrypted_backup_leaves_no_false_backup() {
+    let (act, judge) = (
+        |disk: &SimDisk| new_as(Form::Sealed, disk),
+        |image: &SimDisk, reported, at: &str| check_new_as(Form::Sealed, image, reported, at),
+    );
+    let steps = SimDisk::cut_everywhere(IMAGES, disk, act, judge);
+    assert!(steps >= 28, "only {steps} steps were cut");
 }
 
 /// Goal: each stripe has its name for good before success is told. The test above sees it if not.
@@ -155,61 +226,103 @@ fn a_forgotten_sync_of_a_stripes_name_is_found() {
     assert_eq!(found, [true, false, true]);
 }
 
+fn append_as(form: Form, disk: &SimDisk) -> Result<(), Error> {
+    run_backup_as(form, disk, "/b", Disposition::Append).map(drop)
+}
+
+fn check_append_as(form: Form, image: &SimDisk, reported: bool, at: &str) {
+    let restored = |position, target: &str| run_restore_as(form, image, position, target);
+    assert_eq!(restored(1, "/out/old").unwrap(), tree(1), "{at}");
+    match restored(2, "/out/new") {
+        Ok(got) => assert_eq!(got, tree(1000), "{at}"),
+        Err(e) => assert!(!reported && is_unfinished(&e), "{at}: {e}"),
+    }
+    let position = run_backup_as(form, image, "/b", Disposition::Append);
+    let position = position.unwrap_or_else(|e| panic!("{at}: append after the cut: {e}"));
+    let again = restored(position, "/out/again").unwrap();
+    assert_eq!(again, tree(1000), "{at}");
+    assert_eq!(restored(1, "/out/older").unwrap(), tree(1), "{at}");
+}
+
 #[test]
 fn a_power_cut_at_any_step_of_an_append_keeps_the_older_set() {
-    let steps = SimDisk::cut_everywhere(
-        IMAGES,
-        with_a_set,
-        |d| run_backup(d, "/b", Disposition::Append).map(drop),
-        |image, reported, at| {
-            assert_eq!(run_restore(image, 1, "/out/old").unwrap(), tree(1), "{at}");
-            match run_restore(image, 2, "/out/new") {
-                Ok(got) => assert_eq!(got, tree(1000), "{at}"),
-                Err(e) => assert!(!reported && is_unfinished(&e), "{at}: {e}"),
-            }
-            let position = run_backup(image, "/b", Disposition::Append);
-            let position = position.unwrap_or_else(|e| panic!("{at}: append after the cut: {e}"));
-            assert_eq!(
-                run_restore(image, position, "/out/again").unwrap(),
-                tree(1000),
-                "{at}"
-            );
-            assert_eq!(
-                run_restore(image, 1, "/out/older").unwrap(),
-                tree(1),
-                "{at}"
-            );
-        },
-    );
-    assert!(steps >= 12, "only {steps} steps were cut");
+    for form in [Form::Plain, Form::Sealed] {
+        let steps = SimDisk::cut_everywhere(
+            IMAGES,
+            |seed| with_a_set_as(form, seed),
+            |d| append_as(form, d),
+            |image, reported, at| check_append_as(form, image, reported, at),
+        );
+        assert!(steps >= 12, "only {steps} steps were cut");
+    }
+}
+
+/// Goal: the trailers of an encrypted set are durable before success is told. A forgotten sync of the roots alone is not seen: the syncs of
+/// data and trailers make them durable, too.
+#[test]
+fn a_forgotten_sync_of_the_trailers_of_an_encrypted_append_is_found() {
+    let prepare = |seed| with_a_set_as(Form::Sealed, seed);
+    let whole = prepare(7);
+    let from = whole.steps();
+    append_as(Form::Sealed, &whole).unwrap();
+    let history = whole.history().split_off(from as usize);
+    let syncs = history.iter().filter(|(op, _)| *op == Op::Sync).count() as u64;
+    // Data, roots and trailer of each of three stripes.
+    assert!(syncs >= 9, "{syncs} syncs");
+    let forgotten = Fault::forgotten_sync();
+    let forgotten = forgotten.on(Op::Sync).nth(syncs - 2).times(3);
+    let act = |disk: &SimDisk| append_as(Form::Sealed, disk);
+    let judge = |image: &SimDisk, reported, at: &str| {
+        check_append_as(Form::Sealed, image, reported, at);
+    };
+    assert!(is_found(prepare, act, judge, &forgotten));
 }
 
 fn with_a_set(seed: u64) -> SimDisk {
+    with_a_set_as(Form::Plain, seed)
+}
+
+fn with_a_set_as(form: Form, seed: u64) -> SimDisk {
     let disk = disk(seed);
-    new(&disk).unwrap();
+    new_as(form, &disk).unwrap();
     disk.settle();
     disk
 }
 
 fn init(disk: &SimDisk) -> Result<(), Error> {
-    run_backup(disk, "/b", Disposition::Init { skip: false }).map(drop)
+    init_as(Form::Plain, disk)
+}
+
+fn init_as(form: Form, disk: &SimDisk) -> Result<(), Error> {
+    run_backup_as(form, disk, "/b", Disposition::Init { skip: false }).map(drop)
 }
 
 fn check_init(image: &SimDisk, reported: bool, at: &str) {
-    let got =
-        run_restore(image, 0, "/out/x").unwrap_or_else(|e| panic!("{at}: both are lost: {e}"));
+    check_init_as(Form::Plain, image, reported, at);
+}
+
+fn check_init_as(form: Form, image: &SimDisk, reported: bool, at: &str) {
+    let restored = |target: &str| run_restore_as(form, image, 0, target);
+    let got = restored("/out/x").unwrap_or_else(|e| panic!("{at}: both are lost: {e}"));
     assert!(
         got == tree(1000) || (!reported && got == tree(1)),
         "{at}: neither old nor new"
     );
-    init(image).unwrap_or_else(|e| panic!("{at}: init after the cut: {e}"));
-    assert_eq!(run_restore(image, 0, "/out/y").unwrap(), tree(1000), "{at}");
+    init_as(form, image).unwrap_or_else(|e| panic!("{at}: init after the cut: {e}"));
+    assert_eq!(restored("/out/y").unwrap(), tree(1000), "{at}");
 }
 
 #[test]
 fn a_power_cut_at_any_step_of_init_leaves_the_old_set_or_the_new_one() {
-    let steps = SimDisk::cut_everywhere(IMAGES, with_a_set, init, check_init);
-    assert!(steps >= 25, "only {steps} steps were cut");
+    for form in [Form::Plain, Form::Sealed] {
+        let steps = SimDisk::cut_everywhere(
+            IMAGES,
+            |seed| with_a_set_as(form, seed),
+            |disk| init_as(form, disk),
+            |image, reported, at| check_init_as(form, image, reported, at),
+        );
+        assert!(steps >= 25, "only {steps} steps were cut");
+    }
 }
 
 /// Goal: all stripes have their temporary names for good before the first one replaces an old one.

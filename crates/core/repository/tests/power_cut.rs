@@ -1,22 +1,58 @@
 //! Goal: no power cut during a backup to a target, or during an expire, leaves something that looks like a backup and
 //! is not, or removes a backup that was to be kept.
 //! Method: count the steps of one run on a simulated disk, then run once per step with the power cut there, and check
-//! every image the cut can leave.
+//! every image the cut can leave. Backups that are encrypted, and have key objects next to them, are cut like others.
 
 mod common;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, LazyLock};
 
 use common::*;
+use longshore_crypt::{Identities, Identity};
 use longshore_io::{Fault, Op, SimDisk, Storage};
+use longshore_media::{Keyring, MediaSet, Recipients};
 use longshore_repository::retention::Policy;
 use longshore_repository::{BackupKind, BackupState, Shelf};
 
 const IMAGES: usize = 6;
 const EIO: i32 = 5;
 const DIRECTORIES: [&str; 2] = ["/m0/t", "/m1/t"];
+
+/// An identity that encrypted backups are for.
+static IDENTITY: LazyLock<Identity> = LazyLock::new(|| Identity::new_x25519().unwrap());
+
+fn recipients() -> Recipients {
+    Recipients::new(vec![IDENTITY.recipient()], false).unwrap()
+}
+
+fn keyring() -> Arc<Keyring> {
+    let identities = Identities::new(vec![IDENTITY.clone()]);
+    Arc::new(Keyring::new(identities, false))
+}
+
+/// [`disk`], with encrypted backups, which have a key object in each directory.
+fn sealed_disk(seed: u64, backups: i64) -> SimDisk {
+    let disk = disk(seed, 0);
+    let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+    for day in 1..=backups {
+        let begun = on(&disk).begin(BackupKind::Full, day * 86_400_000_000);
+        let begun = Arc::new(begun.unwrap());
+        let how = ("db", Some(recipients()));
+        back_up_for(&storage, Path::new("/source"), &begun, how).unwrap();
+        let devices: Vec<_> = begun.devices.iter().map(|d| d.open(&storage)).collect();
+        let media = MediaSet::open(&devices).unwrap().with_keyring(&keyring());
+        let opened = media.opened(1).unwrap().unwrap();
+        let object = opened.object(&recipients(), 1).unwrap();
+        for folder in media.folders() {
+            let (name, bytes) = (object.name().unwrap(), object.encode().unwrap());
+            folder.write(&name, &bytes).unwrap();
+        }
+    }
+    disk.settle();
+    disk
+}
 
 fn disk(seed: u64, backups: i64) -> SimDisk {
     let disk = SimDisk::new(seed);
@@ -63,7 +99,8 @@ fn check_complete(image: &SimDisk, at: &str) -> usize {
     whole
         .map(|set| {
             let to = Path::new("/out").join(set.label.as_str());
-            restore(&storage, &set.devices, &to).unwrap_or_else(|e| panic!("{at}: {e}"));
+            let restored = restore_with(&storage, &set.devices, &to, &keyring());
+            restored.unwrap_or_else(|e| panic!("{at}: {e}"));
             assert_eq!(
                 image.read_file(to.join("file")).unwrap(),
                 [5; 70_000],
@@ -91,7 +128,7 @@ fn check_expired(image: &SimDisk, reported: bool, at: &str) -> usize {
     let left = image.paths();
     let rubbish = |p: &&std::path::PathBuf| {
         let text = p.to_string_lossy();
-        text.contains(".removing") || p.to_string_lossy().contains("family-3")
+        text.contains(".removing") || text.contains("family-3")
     };
     assert_eq!(left.iter().find(rubbish), None, "{at}");
     assert!(image.read_file("/m1/t/other/keep").is_ok(), "{at}");
@@ -100,13 +137,34 @@ fn check_expired(image: &SimDisk, reported: bool, at: &str) -> usize {
 
 #[test]
 fn a_power_cut_at_any_step_of_an_expire_leaves_whole_backups_or_none() {
-    let whole = disk(3, 4);
+    cut_expires(&disk);
+}
+
+/// Goal: key objects go with their backup, and after its stripes: none is left, and none is missing at a backup that stands.
+#[test]
+fn a_power_cut_at_any_step_of_an_expire_leaves_no_key_object_behind() {
+    cut_expires(&sealed_disk);
+    // The objects are there, and those of kept backups stay.
+    let disk = sealed_disk(3, 4);
+    let objects = || {
+        let paths = disk.paths().into_iter();
+        paths
+            .filter(|p| p.extension().is_some_and(|e| e == "lsk"))
+            .count()
+    };
+    assert_eq!(objects(), 8);
+    assert!(expire(&disk));
+    assert_eq!(objects(), 4);
+}
+
+fn cut_expires(prepare: &dyn Fn(u64, i64) -> SimDisk) {
+    let whole = prepare(3, 4);
     let before = whole.steps();
     assert!(expire(&whole));
     let steps = whole.steps() - before;
     let mut halves = 0;
     for step in 0..=steps {
-        let disk = disk(step, 4);
+        let disk = prepare(step, 4);
         let at = disk.steps() + step;
         let reported = expire(&disk.cut_power_at(at));
         for (i, image) in disk.images(IMAGES).iter().enumerate() {
@@ -198,9 +256,16 @@ fn fails(check: impl FnOnce()) -> bool {
 }
 
 fn back_up_one(disk: &SimDisk) -> bool {
+    back_up_one_for(disk, None)
+}
+
+fn back_up_one_for(disk: &SimDisk, recipients: Option<Recipients>) -> bool {
     let storage: Arc<dyn Storage> = Arc::new(disk.clone());
     let begun = on(disk).begin(BackupKind::Full, 2 * 86_400_000_000);
-    begun.is_ok_and(|begun| back_up(&storage, Path::new("/source"), &Arc::new(begun), "db").is_ok())
+    begun.is_ok_and(|begun| {
+        let how = ("db", recipients);
+        back_up_for(&storage, Path::new("/source"), &Arc::new(begun), how).is_ok()
+    })
 }
 
 /// Goal: a backup that was told of is there, whoever made its target's directories and was killed before their names
@@ -255,14 +320,23 @@ fn a_forgotten_sync_of_a_directory_on_the_way_to_a_backup_is_found() {
 
 #[test]
 fn a_power_cut_at_any_step_of_a_backup_leaves_only_files_that_an_expire_removes() {
+    cut_backups(None);
+}
+
+#[test]
+fn a_power_cut_at_any_step_of_an_encrypted_backup_leaves_only_files_that_an_expire_removes() {
+    cut_backups(Some(&recipients()));
+}
+
+fn cut_backups(encrypt_to: Option<&Recipients>) {
     let whole = disk(3, 1);
     let before = whole.steps();
-    assert!(back_up_one(&whole));
+    assert!(back_up_one_for(&whole, encrypt_to.cloned()));
     let steps = whole.steps() - before;
     for step in 0..=steps {
         let disk = disk(step, 1);
         let at = disk.steps() + step;
-        let reported = back_up_one(&disk.cut_power_at(at));
+        let reported = back_up_one_for(&disk.cut_power_at(at), encrypt_to.cloned());
         for (i, image) in disk.images(IMAGES).iter().enumerate() {
             let at = format!("cut at step {step} of {steps}, image {i}");
             let standing = check_complete(image, &at);

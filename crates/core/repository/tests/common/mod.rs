@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use longshore_codec::Algorithm;
 use longshore_io::{Host, HostClock, Storage};
-use longshore_media::DeviceSpec;
+use longshore_media::{DeviceSpec, Keyring, Recipients};
 use longshore_pipeline::{
     BackupRequest, Error, NullObserver, Request, RestoreRequest, RunContext, SourceSpec, Tuning,
     run,
@@ -50,8 +50,19 @@ pub fn back_up(
     begun: &Arc<NewBackup>,
     database: &str,
 ) -> Result<(), Error> {
+    back_up_for(storage, source, begun, (database, None))
+}
+
+/// The same, encrypted for these recipients.
+pub fn back_up_for(
+    storage: &Arc<dyn Storage>,
+    source: &Path,
+    begun: &Arc<NewBackup>,
+    (database, encrypt_to): (&str, Option<Recipients>),
+) -> Result<(), Error> {
     let spec = SourceSpec::Files(vec![source.into()]);
     let mut request = BackupRequest::new(spec, begun.devices.clone());
+    request.encrypt_to = encrypt_to;
     request.algorithm = Algorithm::Lz4;
     request.database = Some(database.into());
     request.place = Some(begun.clone());
@@ -85,11 +96,25 @@ pub fn shelve(shelf: &Shelf, source: &Path, day: i64) -> Label {
 }
 
 pub fn restore(storage: &Arc<dyn Storage>, devices: &[DeviceSpec], to: &Path) -> Result<(), Error> {
+    restore_with(storage, devices, to, &Arc::default())
+}
+
+/// The same of a backup that may be encrypted.
+pub fn restore_with(
+    storage: &Arc<dyn Storage>,
+    devices: &[DeviceSpec],
+    to: &Path,
+    keyring: &Arc<Keyring>,
+) -> Result<(), Error> {
+    let context = RunContext {
+        keyring: keyring.clone(),
+        ..context(storage)
+    };
     let request = RestoreRequest {
         replace: true,
         ..RestoreRequest::new(devices.to_vec(), to.into())
     };
-    run(&context(storage), &Request::Restore(request), &NullObserver).map(drop)
+    run(&context, &Request::Restore(request), &NullObserver).map(drop)
 }
 
 pub fn words(shelf: &Shelf) -> Vec<&'static str> {
