@@ -153,6 +153,49 @@ fn damage_in_many_places_of_an_encrypted_set_is_read_around_and_repaired() {
     }
 }
 
+/// Goal: if more members of one row are bad than there are parity stripes, nothing of an encrypted set is read, and nothing is written in
+/// their place.
+#[test]
+fn more_damage_in_a_row_of_an_encrypted_set_than_parity_can_stand_for_is_refused() {
+    let seed = from_env("LONGSHORE_SEED", 0);
+    let rounds = from_env("LONGSHORE_PARITY_ROUNDS", 400);
+    for (data, parity) in [(3, 1), (4, 2)] {
+        let (all, keyring) = set(data, parity, &tree(40_000));
+        let spots = spots(&all, data);
+        let count = rows(&all[data]).len();
+        let mut tried = 0;
+        for round in 0..rounds {
+            let mut random = Random(seed + round * 17 + 5);
+            let row = random.below(count);
+            let mut members: Vec<_> = spots.iter().filter(|s| s.row == Some(row)).collect();
+            random.shuffle(&mut members);
+            // At least one of them is data.
+            members.sort_by_key(|spot| spot.stripe >= data && random.below(2_u8) == 0);
+            members.truncate(usize::from(parity) + 1);
+            if members.len() <= usize::from(parity) || members.iter().all(|s| s.stripe >= data) {
+                continue;
+            }
+            tried += 1;
+            let mut damaged = all.clone();
+            for spot in &members {
+                let bytes = &mut damaged[spot.stripe][spot.range.clone()];
+                // A record and its chunk are one member: the chunk is hit.
+                let at = match spot.stripe < data {
+                    true => random.below(bytes.len()),
+                    false => bytes.len() - 1,
+                };
+                bytes[at] ^= 1 << random.below(8);
+            }
+            let hit: Vec<usize> = members.iter().map(|s| s.stripe).collect();
+            let what = format!("{data}+{parity} round {round}, row {row}: {hit:?}");
+            let damaged = all_there(&damaged);
+            assert!(read(&damaged, &keyring).is_err(), "{what}");
+            assert!(repaired(&damaged).is_err(), "{what}");
+        }
+        assert!(tried > rounds / 2, "{tried} of {rounds}");
+    }
+}
+
 /// The stripe with other ciphertext in each block, behind checksums, counts and a trailer that fit.
 fn changed(stripe: &[u8]) -> Vec<u8> {
     let mut pieces = take_apart(Container::Zstd, stripe);

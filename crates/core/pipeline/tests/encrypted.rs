@@ -162,6 +162,67 @@ fn neither_a_parent_nor_a_child_is_replaced_by_another_set_of_its_identifier() {
     assert!(!dir.path().join("wrong").exists());
 }
 
+/// Goal: a SQLite database differs page by page from its encrypted base, and the chain comes back; without the base, or for a
+/// stranger, nothing does.
+#[test]
+fn a_sqlite_database_differs_from_an_encrypted_base_and_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("app.db");
+    let database = rusqlite::Connection::open(&path).unwrap();
+    let rows = "CREATE TABLE t (id INTEGER PRIMARY KEY, body BLOB);
+         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 600)
+         INSERT INTO t SELECT i, randomblob(2000) FROM n";
+    database.execute_batch(rows).unwrap();
+    let keys = keys_of(false);
+    let [full, differential, incremental] =
+        ["full", "differential", "incremental"].map(|name| devices(dir.path(), name));
+    let request = |to: &[DeviceSpec], base: Option<(Against, &[DeviceSpec])>| {
+        let spec = SourceSpec::Sqlite(path.clone());
+        let mut request = backup_request(spec, to.to_vec(), Algorithm::Zstd);
+        request.encrypt_to = Some(keys.recipients.clone());
+        request.page_sums = true;
+        request.base = base.map(|(against, base)| BaseRequest {
+            against,
+            devices: base.to_vec(),
+        });
+        request
+    };
+    let whole = backup(&keys.reading, request(&full, None)).unwrap();
+    let change = |id: u32| {
+        let change = "UPDATE t SET body = randomblob(2000) WHERE id = ?1";
+        database.execute(change, [id]).unwrap();
+    };
+    change(70);
+    let base = Some((Against::LastFull, &full[..]));
+    let first = backup(&keys.reading, request(&differential, base)).unwrap();
+    change(400);
+    let base = Some((Against::Newest, &differential[..]));
+    let second = backup(&keys.reading, request(&incremental, base)).unwrap();
+    for made in [&first, &second] {
+        let few = made.plain_bytes < whole.plain_bytes / 10;
+        assert!(few, "{} of {}", made.plain_bytes, whole.plain_bytes);
+    }
+    let restored = |by: &RunContext, bases: &[DeviceSpec], name: &str| {
+        let target = dir.path().join(name);
+        let mut request = restore_request(incremental.clone(), &target);
+        request.bases = bases.to_vec();
+        restore(by, request).map(|_| target.join("app.db"))
+    };
+    let both = [full.clone(), differential.clone()].concat();
+    let copy = restored(&keys.reading, &both, "right").unwrap();
+    let content = |path: &Path| -> Vec<(u32, Vec<u8>)> {
+        let database = rusqlite::Connection::open(path).unwrap();
+        let mut all = database
+            .prepare("SELECT id, body FROM t ORDER BY id")
+            .unwrap();
+        let rows = all.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
+        rows.unwrap().map(Result::unwrap).collect()
+    };
+    assert!(content(&copy) == content(&path));
+    assert!(restored(&keys_of(false).reading, &both, "stranger").is_err());
+    assert!(restored(&keys.reading, &full, "gap").is_err());
+}
+
 /// Goal: a chain is as much worth as the least of its sets: where one of them is a stranger's, none of it is restored, and no
 /// differential backup is made on it.
 #[test]

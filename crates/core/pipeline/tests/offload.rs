@@ -15,6 +15,7 @@ use longshore_accel::dispatch::InService;
 use longshore_accel::scripted::{Act, Pace, ScriptedEngine};
 use longshore_accel::{EngineState, Fault};
 use longshore_codec::Algorithm;
+use longshore_crypt::{Identities, Identity, Keyring, Recipients};
 use longshore_io::HostClock;
 use longshore_media::DeviceSpec;
 use longshore_pipeline::{
@@ -178,6 +179,47 @@ fn every_fault_costs_blocks_of_the_device_and_none_of_the_backup() {
             assert_eq!(noticed == 0, harmless, "{act:?}: {device:?}");
         }
         assert!(device.blocks > 0, "{act:?}: call 0 went well");
+    }
+}
+
+/// Goal: blocks are encrypted after an accelerator has compressed them, also where it fails: the set opens for its recipient alone, and each
+/// block is there once.
+#[test]
+fn what_a_device_compressed_is_encrypted_whatever_becomes_of_its_requests() {
+    let identity = Identity::new_hybrid().unwrap();
+    let recipients = Recipients::new(vec![identity.recipient()], false).unwrap();
+    let reading = RunContext {
+        keyring: Arc::new(Keyring::new(Identities::new(vec![identity]), true)),
+        ..common::context()
+    };
+    let source = source(6 << 20);
+    for mode in [OffloadMode::Hardware, OffloadMode::Hybrid] {
+        let engine = Arc::new(scripted(|call| match call % 7 {
+            3 => Act::Half(Fault::Busy),
+            _ => Act::Well,
+        }));
+        let dir = tempfile::tempdir().unwrap();
+        let devices = stripes(dir.path(), 2);
+        let spec = SourceSpec::Files(vec![source.path().into()]);
+        let mut request = backup_request(spec, devices.clone(), QAT);
+        request.tuning = TUNING;
+        request.offload = offload(mode);
+        request.encrypt_to = Some(recipients.clone());
+        let report = backup(&context_with(vec![engine.clone()]), request).unwrap();
+        assert!(
+            share(&report, "scripted").blocks > 0,
+            "{mode:?}: {report:?}"
+        );
+        assert_eq!(blocks(&report), 96, "{mode:?}");
+        let restoring = |to: &str| restore_request(devices.clone(), &dir.path().join(to));
+        let closed = restore(&common::context(), restoring("no")).unwrap_err();
+        assert!(
+            closed.is_closed() && !dir.path().join("no").exists(),
+            "{closed}"
+        );
+        restore(&reading, restoring("out")).unwrap();
+        let out = describe(&dir.path().join("out"));
+        assert_eq!(out, describe(source.path()), "{mode:?}");
     }
 }
 
