@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use longshore_media::index;
-use longshore_media::record::{BODY_MAX, Container, Kind};
+use longshore_media::record::{BODY_MAX, Container, RecordKind};
 
 fuzz_target!(|bytes: &[u8]| {
     let container = Container::Zstd;
@@ -11,7 +11,7 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = index::part_count(bytes);
     let mut framed = Vec::new();
     for body in bytes.chunks(BODY_MAX) {
-        container.append(Kind::Index, body, &mut framed);
+        container.append(RecordKind::Index, body, &mut framed);
     }
     let _ = index::stored_chunk(container, &framed).and_then(|chunk| chunk.rows());
 });

@@ -6,17 +6,20 @@
 mod support;
 
 use libfuzzer_sys::fuzz_target;
-use longshore_media::record::{BODY_MAX, Container, Kind};
+use longshore_media::record::{BODY_MAX, Container, RecordKind};
 use support::everything::read_everything;
 use support::forge::{Piece, mend, put_together};
 
-const KINDS: [Kind; 6] = [
-    Kind::Media,
-    Kind::Set,
-    Kind::Manifest,
-    Kind::Block,
-    Kind::Index,
-    Kind::Trailer,
+const KINDS: [RecordKind; 9] = [
+    RecordKind::Media,
+    RecordKind::Set,
+    RecordKind::Manifest,
+    RecordKind::Block,
+    RecordKind::Index,
+    RecordKind::Trailer,
+    RecordKind::Keys,
+    RecordKind::Parity,
+    RecordKind::Roots,
 ];
 
 fn piece<'a>(bytes: &'a [u8]) -> Option<(usize, Piece, &'a [u8])> {
@@ -26,11 +29,11 @@ fn piece<'a>(bytes: &'a [u8]) -> Option<(usize, Piece, &'a [u8])> {
     let (body, rest) = rest.split_at_checked(body_len)?;
     let (payload, rest) = rest.split_at_checked(payload_len)?;
     let piece = Piece {
-        kind: KINDS[usize::from(head[0] & 7) % KINDS.len()],
+        kind: KINDS[usize::from(head[0] & 7 | head[0] >> 7 << 3) % KINDS.len()],
         body: body.to_vec(),
         payload: payload.to_vec(),
     };
-    Some((usize::from(head[0] >> 3) % 3, piece, rest))
+    Some((usize::from(head[0] >> 3 & 15) % 3, piece, rest))
 }
 
 fuzz_target!(|bytes: &[u8]| {
