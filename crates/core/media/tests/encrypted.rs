@@ -510,7 +510,7 @@ fn a_changed_bit_behind_right_checksums_is_refused_by_all_who_read_it() {
             let by = accepted(&stripes, 1, stripe, &keyring);
             // The index alone suffices for it; a block's own bytes are not read.
             let is_read = piece.kind != RecordKind::Block;
-            // Times, texts and features of the media header are about the media, not about the set.
+            // The bits of compatible features: a later program may set some on media that are there.
             let of_media = piece.kind == RecordKind::Media && (48..56).contains(&byte);
             // A signature of a later version, which says nothing to this one.
             let of_signature = piece.kind == RecordKind::Roots && byte == 18;
@@ -526,14 +526,14 @@ fn a_changed_bit_behind_right_checksums_is_refused_by_all_who_read_it() {
     assert!(tried > 1_000, "{tried}");
 }
 
-/// Whether two stripes differ in nothing that the checks of a set cover: in times, texts and features of the media header, or
-/// in a signature of a kind that this version does not know.
+/// Whether two stripes differ in nothing that the checks of a set cover: in the bits for compatible features of the media
+/// header, or in a signature of a kind that this version does not know.
 fn is_free(one: &[Piece], other: &[Piece]) -> bool {
     let roots = 60 + 32 * STRIPES;
     let covered = |piece: &Piece| {
         let mut body = piece.body.clone();
         match piece.kind {
-            RecordKind::Media => body.truncate(48),
+            RecordKind::Media if body.len() >= 56 => body[48..56].fill(0),
             RecordKind::Roots if body.len() >= roots && body[18] > 1 => {
                 body[18..60].fill(0);
                 body.truncate(roots);
