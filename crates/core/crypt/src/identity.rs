@@ -275,3 +275,29 @@ impl Slot {
         self.kind == kind as u16
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: each slot of a passphrase on media costs what it says, so a reader tries two, however many are there.
+    #[test]
+    fn two_slots_of_a_passphrase_are_tried_and_no_more() {
+        let secret = random::<KEY_LEN>().unwrap();
+        let (right, wrong) = (
+            Passphrase::cheap("the right one"),
+            Passphrase::cheap("another one"),
+        );
+        let slot = |of: &Passphrase| Slot {
+            kind: SlotKind::Passphrase as u16,
+            bytes: of.wrap(&secret).unwrap(),
+        };
+        let identities = Identities::new(vec![Identity::Passphrase(right.clone())]);
+        let opened = |slots: &[Slot]| {
+            let found = identities.open(slots, "a set", |found| *found == secret);
+            found.unwrap().is_some()
+        };
+        assert!(opened(&[slot(&wrong), slot(&right)]));
+        assert!(!opened(&[slot(&wrong), slot(&wrong), slot(&right)]));
+    }
+}

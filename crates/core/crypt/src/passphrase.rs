@@ -146,10 +146,9 @@ fn nonce() -> aead::Nonce {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn cheap(text: &str) -> Passphrase {
+impl Passphrase {
+    /// One whose slots cost next to nothing.
+    pub(crate) fn cheap(text: &str) -> Passphrase {
         let mut passphrase = Passphrase::new(Zeroizing::new(text.into()));
         passphrase.cost = Cost {
             memory_kib: 64,
@@ -157,6 +156,15 @@ mod tests {
             lanes: 2,
         };
         passphrase
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cheap(text: &str) -> Passphrase {
+        Passphrase::cheap(text)
     }
 
     #[test]

@@ -357,3 +357,74 @@ fn sequence(fixed: &[u8; FIXED_LEN]) -> &[u8] {
 fn payload_aad(fixed: &[u8; FIXED_LEN], salt: &Salt, manifest_tag: &Tag) -> Vec<u8> {
     [b"p", &fixed[..], salt, manifest_tag].concat()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Identity;
+
+    /// The product in GCM's field: the first bit of a block is the coefficient of 1.
+    fn times(a: u128, b: u128) -> u128 {
+        let (mut product, mut shifted) = (0, b);
+        for bit in (0..128).rev() {
+            if a >> bit & 1 == 1 {
+                product ^= shifted;
+            }
+            let carry = shifted & 1;
+            shifted = shifted >> 1 ^ carry * (0xe1 << 120);
+        }
+        product
+    }
+
+    /// The secret factor of GCM's tags under a key. Tags of two messages that differ in one bit differ by its square; squaring 127 times
+    /// more gives it.
+    fn factor(key: &aead::LessSafeKey) -> u128 {
+        let tag = |aad: u128| u128::from_be_bytes(seal(key, &aad.to_be_bytes(), &mut []));
+        let square = tag(1 << 127) ^ tag(0);
+        (0..127).fold(square, |power, _| times(power, power))
+    }
+
+    /// Goal: the page says rightly that whoever has a set's key can change a block and keep its tag, so its digest, the root and a signature of
+    /// it stay: none of them holds against the holder of an identity.
+    #[test]
+    fn whoever_has_the_key_changes_a_block_and_keeps_its_tag_and_digest() {
+        let identity = Identity::new_x25519().unwrap();
+        let recipients = Recipients::new(vec![identity.recipient()], false).unwrap();
+        let new = NewKey::wrapped(&recipients).unwrap();
+        let (keys, _) = SetKeys::create(&[7; 300], &new, [0; 32]).unwrap();
+        let fixed = [3; FIXED_LEN];
+        let plain = *b"the balance is 00000001 dollars, and nobody may change this here";
+        let (mut manifest, mut payload) = (b"manifest".to_vec(), plain.to_vec());
+        let block = keys.seal_block(&fixed, &mut manifest, &mut payload);
+        let mut sealed = [&payload[..], &block.payload_tag].concat();
+        let mut whole = sealed.clone();
+        let opened =
+            |sealed: &mut [u8]| keys.open_payload(&fixed, &block.salt, &block.manifest_tag, sealed);
+        let len = opened(&mut whole).unwrap();
+        assert_eq!(whole[..len], plain);
+
+        // The forger changes one block of the cipher as he likes, and the next one so that the sum stays.
+        let wanted = u128::from_be_bytes(*b"the balance is 9");
+        let had = u128::from_be_bytes(*b"the balance is 0");
+        let change = wanted ^ had;
+        let next = times(change, factor(&keys.payload_key(&fixed, &block.salt)));
+        for (at, change) in [(0, change), (16, next)] {
+            for (byte, bits) in sealed[at..at + 16].iter_mut().zip(change.to_be_bytes()) {
+                *byte ^= bits;
+            }
+        }
+        let len = opened(&mut sealed.clone()).expect("the tag still agrees");
+        let digest = block.digest(0);
+        let mut forged = sealed;
+        opened(&mut forged).unwrap();
+        assert_eq!(&forged[..16], b"the balance is 9");
+        assert_eq!(forged[32..len], plain[32..]);
+        // The digest is of salt and tags, which are as they were.
+        assert_eq!(block.digest(0), digest);
+        // Without the factor no such change passes.
+        let mut guessed = [&payload[..], &block.payload_tag].concat();
+        guessed[15] ^= 9;
+        guessed[31] ^= 9;
+        assert!(opened(&mut guessed).is_err());
+    }
+}

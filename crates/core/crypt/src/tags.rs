@@ -66,6 +66,28 @@ impl TagKey {
 mod tests {
     use super::*;
 
+    /// Goal: the page says rightly what the holder of a cluster's secret finds out: whether a guess at a whole block is right, and no more.
+    #[test]
+    fn with_the_secret_a_guess_at_a_whole_block_is_confirmed_and_none_at_a_part_of_it() {
+        let (server, thief) = (
+            TagKey::of_cluster(&[9; 32], 5),
+            TagKey::of_cluster(&[9; 32], 5),
+        );
+        let stranger = TagKey::of_cluster(&[8; 32], 5);
+        let block = [&b"COMMIT of 4711 "[..], &[0; 1 << 12]].concat();
+        let stored = server.tag("segment", 3, &block);
+        assert_eq!(thief.tag("segment", 3, &block), stored);
+        assert_ne!(stranger.tag("segment", 3, &block), stored);
+        // All but the last byte, or with one bit wrong: no part of the tag says that the guess was near.
+        let mut near = block.clone();
+        near[0] ^= 1;
+        for guess in [&block[..block.len() - 1], &near] {
+            let tag = thief.tag("segment", 3, guess);
+            let equal = tag.iter().zip(&stored).filter(|(a, b)| a == b).count();
+            assert!(equal < 4, "{equal} bytes are the same");
+        }
+    }
+
     #[test]
     fn a_tag_is_of_one_cluster_one_file_one_place_and_its_bytes() {
         let key = |byte, system| TagKey::of_cluster(&[byte; 32], system);

@@ -410,6 +410,43 @@ fn no_name_and_no_content_is_in_the_stripes() {
     }
 }
 
+/// Goal: the page says rightly what everybody sees of blocks: their sizes before and after compression, and nothing else of them.
+#[test]
+fn without_a_key_the_sizes_of_blocks_are_those_of_a_set_that_is_not_encrypted() {
+    let sizes = |stripes: &[Vec<u8>], container| {
+        let mut sizes = Vec::new();
+        for piece in stripes.iter().flat_map(|s| take_apart(container, s)) {
+            if piece.kind == RecordKind::Block {
+                let number = |at: usize, len: usize| {
+                    let mut bytes = [0; 8];
+                    bytes[..len].copy_from_slice(&piece.body[at..at + len]);
+                    u64::from_le_bytes(bytes)
+                };
+                // Sequence, plain bytes.
+                sizes.push((number(16, 8), number(24, 4), piece.payload.len()));
+            }
+        }
+        sizes.sort_unstable();
+        sizes
+    };
+    let (stripes, _) = set(Algorithm::Zstd);
+    let open = Shape::new(Disposition::New, Algorithm::Zstd, 50);
+    let open = media(STRIPES, &[(open, small_tree())]);
+    let seen = sizes(&stripes, Container::Zstd);
+    let real = sizes(&open, Container::Zstd);
+    assert_eq!(seen.len(), real.len());
+    let mut kinds = std::collections::BTreeSet::new();
+    for (seen, real) in seen.iter().zip(&real) {
+        assert_eq!((seen.0, seen.1), (real.0, real.1));
+        // A constant more for each payload: whoever reads the stripes knows what it compressed to.
+        kinds.insert(seen.2.checked_sub(real.2).unwrap());
+    }
+    assert!(
+        kinds.len() <= 2 && kinds.iter().all(|more| *more < 64),
+        "{kinds:?}"
+    );
+}
+
 /// Goal: whoever has no key copies and compares stored bytes, and the copy opens.
 #[test]
 fn a_copy_needs_no_key_and_finds_what_rotted() {

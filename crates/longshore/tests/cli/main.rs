@@ -1,6 +1,7 @@
 //! The program as people and scripts use it: through its own binary.
 
 mod accelerator;
+mod attackers;
 mod certificates;
 mod cluster;
 #[path = "../common/mod.rs"]

@@ -762,6 +762,71 @@ fn changes_of_several_sessions_are_all_kept() {
     );
 }
 
+/// Goal: the page says rightly what a person can do who puts back an older copy of both the catalog and its service key.
+#[test]
+fn an_older_catalog_with_its_service_key_uses_the_older_certificates() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    master(&mut session);
+    ok(&mut session, "CREATE CERTIFICATE c WITH SUBJECT = 'first'");
+    let thumbprint = "SELECT thumbprint FROM sys.certificates";
+    let first = value(&mut session, thumbprint);
+    let (catalog, key) = (
+        stage.path("state/catalog.db"),
+        stage.path("state/catalog.db.key"),
+    );
+    let db = rusqlite::Connection::open(&catalog).unwrap();
+    let old = stage.path("old.db");
+    db.execute("VACUUM INTO ?1", [old.to_str().unwrap()])
+        .unwrap();
+    drop(db);
+    std::fs::copy(&key, stage.path("old.key")).unwrap();
+    ok(
+        &mut session,
+        "DROP CERTIFICATE c; CREATE CERTIFICATE c WITH SUBJECT = 'second'",
+    );
+    assert_ne!(value(&mut session, thumbprint), first);
+    drop(session);
+    for more in ["-wal", "-shm"] {
+        let _none = std::fs::remove_file(format!("{}{more}", catalog.display()));
+    }
+    std::fs::copy(&old, &catalog).unwrap();
+    std::fs::copy(stage.path("old.key"), &key).unwrap();
+    let mut session = stage.session();
+    ok(&mut session, BACKUP);
+    let header = rows(&run(&mut session, "RESTORE HEADERONLY FROM DISK = 'a.bak'"));
+    assert_eq!(header[0][54], first);
+}
+
+/// Goal: the page says rightly that keys belong to no login: what one session made another one uses, takes along and drops.
+#[test]
+fn every_login_uses_backs_up_and_drops_the_certificates_of_another_one() {
+    let stage = Stage::new();
+    let server = stage.server();
+    let of = |user: &str| {
+        let login = longshore_tsql::Login {
+            user: user.to_owned(),
+            ..common::login()
+        };
+        Session::new(server.clone(), login)
+    };
+    let mut owner = of("ada");
+    master(&mut owner);
+    ok(&mut owner, "CREATE CERTIFICATE c WITH SUBJECT = 'of ada'");
+    let mut other = of("eve");
+    ok(&mut other, BACKUP);
+    ok(&mut other, "RESTORE VERIFYONLY FROM DISK = 'a.bak'");
+    ok(
+        &mut other,
+        "BACKUP CERTIFICATE c TO FILE = 'eve.cer' WITH PRIVATE KEY (FILE = 'eve.key', ENCRYPTION BY PASSWORD = 'Chosen-by-eve-1')",
+    );
+    let pass = ["pkcs8", "-in", "eve.key", "-passin", "pass:Chosen-by-eve-1"];
+    let pem = openssl(stage.dir.path(), &pass);
+    assert!(pem.starts_with(b"-----BEGIN PRIVATE KEY-----"));
+    ok(&mut other, "DROP CERTIFICATE c; DROP MASTER KEY");
+    assert_eq!(fails(&mut owner, BACKUP), [15151, 3013]);
+}
+
 #[test]
 fn a_transaction_holds_no_change_of_keys() {
     let stage = Stage::new();

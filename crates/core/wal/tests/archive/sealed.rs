@@ -338,6 +338,50 @@ fn a_segment_is_encrypted_for_a_certificate_and_for_a_key_of_a_program() {
     }
 }
 
+/// Goal: the page says rightly what a person can do who removes an archive's newest segments: it is the archive of a server that never
+/// archived them, also where encryption and signatures are required.
+#[test]
+fn an_archive_without_its_newest_segments_ends_before_them_as_if_they_never_came() {
+    let keys = keys();
+    let of = |last: u64| {
+        let disk = disk(1);
+        for number in 3..=last {
+            let out = outgoing(&disk, name(1, number), &segment(1, number, number));
+            let form = keys.form(Algorithm::Zstd);
+            let pushed = keys.signing(&disk).push(&out, &form, &*clock()).unwrap();
+            assert!(matches!(pushed, PushResult::Stored { .. }), "{pushed:?}");
+        }
+        disk
+    };
+    let (cut, never) = (of(7), of(5));
+    for number in 6..=7 {
+        longshore_io::Storage::dir(&cut, Path::new(ARCHIVE))
+            .and_then(|dir| {
+                dir.remove_file(stored(&cut, name(1, number)).strip_prefix(ARCHIVE).unwrap())
+            })
+            .unwrap();
+    }
+    let told = |disk: &SimDisk| {
+        let archive = reader(disk, &keys.strict());
+        let spans = archive.runs().unwrap().into_iter().map(|run| run.span);
+        let missing = read(disk, &keys.strict(), name(1, 6)).unwrap_err();
+        assert!(matches!(missing, Error::Missing { .. }), "{missing}");
+        assert!(archive.unsigned().unwrap().is_none());
+        spans.collect::<Vec<_>>()
+    };
+    assert_eq!(told(&cut), told(&never));
+    assert_eq!(
+        read(&cut, &keys.strict(), name(1, 5)).unwrap(),
+        segment(1, 5, 5)
+    );
+    // A hole before the newest one is none: the runs show it.
+    let holed = of(7);
+    longshore_io::Storage::dir(&holed, Path::new(ARCHIVE))
+        .and_then(|dir| dir.remove_file(stored(&holed, name(1, 6)).strip_prefix(ARCHIVE).unwrap()))
+        .unwrap();
+    assert_eq!(told(&holed).len(), 2);
+}
+
 /// Goal: a server without an identity finds out whether the archive has its very bytes.
 #[test]
 fn the_same_bytes_count_as_there_and_others_are_refused_without_a_key() {
