@@ -310,3 +310,52 @@ fn where_signatures_are_required_a_rebuilt_history_leaves_strangers_out() {
     std::fs::write(&file, lenient).unwrap();
     assert_eq!(count("lenient.db"), 2);
 }
+
+/// Goal: the page's way to erase a database's backups: its own identity is destroyed, and no copy of a stripe opens.
+#[test]
+fn a_database_whose_identity_is_destroyed_is_unreadable_everywhere_and_others_are_not() {
+    let stage = configured();
+    let [own, other, third] =
+        ["own", "other", "third"].map(|f| line(&stage, &format!("key new {f}")));
+    let dir = |name: &str| {
+        std::fs::create_dir(stage.path(name)).unwrap();
+        stage.path(name).display().to_string()
+    };
+    configure(
+        &stage,
+        &format!(
+            "[target.erasable]\ndirectories = [\"{}\"]\nrecipients = [\"{own}\"]\n[target.far]\ndirectories = [\"{}\"]\n\
+             [encryption]\nrecipients = [\"{other}\"]\n",
+            dir("erasable"),
+            dir("far"),
+        ),
+    );
+    stage.line("backup sales --target erasable").exits(0);
+    let wrap = "key rewrap --database sales --target erasable --identity own --encrypt-to";
+    stage.line(&format!("{wrap} {third}")).exits(0);
+    let copy = "copy sales --from erasable --to far";
+    stage.line(copy).exits(0);
+    stage.line("backup docs").exits(0);
+    let restored = |target: &str, identity: &str, to: &str| {
+        let line =
+            format!("restore --database sales --target {target} --to {to} --identity {identity}");
+        stage.line(&line)
+    };
+    for target in ["erasable", "far"] {
+        restored(target, "own", &format!("{target}-1")).exits(0);
+        restored(target, "third", &format!("{target}-2")).exits(0);
+    }
+    // An identity that a key object let in counts like the first one.
+    std::fs::remove_file(stage.path("own")).unwrap();
+    restored("far", "third", "far-3").exits(0);
+    std::fs::remove_file(stage.path("third")).unwrap();
+    for target in ["erasable", "far"] {
+        restored(target, "other", "none").exits(4).says("50123");
+    }
+    assert!(!stage.path("none/app.db").exists());
+    // The upkeep goes on, and other databases have their own.
+    stage.line("info sales --target far").exits(0);
+    let docs = "restore --database docs --to docs-out --identity other";
+    stage.line(docs).exits(0);
+    assert!(same(&stage, "tree/a/b", "docs-out/a/b"));
+}
