@@ -34,7 +34,7 @@ mod tests {
         assert_eq!(getrlimit(Resource::Core).current, Some(0));
         let dumpable = rustix::process::dumpable_behavior().unwrap();
         assert_eq!(dumpable, DumpableBehavior::NotDumpable);
-        // What the program reads of itself it can still read, whoever runs it.
+        // The files of /proc that the program reads of itself stay readable, whoever runs it.
         assert!(std::fs::read_dir("/proc/self/fd").unwrap().count() > 2);
         assert!(std::fs::read_to_string("/proc/self/status").is_ok());
     }

@@ -174,7 +174,7 @@ fn nobody_touched_the_golden_stripes() {
     assert_eq!(listed.lines().count(), there.iter().sum::<usize>());
 }
 
-/// Which versions of the changelog are released and have no row with media that are there.
+/// The released versions of the changelog that have no row with media that are there.
 fn without_media(changelog: &str, page: &str, kept: &[String]) -> Vec<String> {
     let (_, rows) = page.split_once("## Released versions").unwrap();
     let has_media = |version: &str| {
@@ -211,7 +211,7 @@ fn media_of_every_released_version_are_kept() {
         without_media(&changelog, &page, &kept),
         Vec::<String>::new()
     );
-    // What the comparison would say after releases.
+    // The comparison after releases.
     let changelog = "## 0.3.0 (not released)\n## 0.2.0 (2027-01-01)\n## 0.1.0 (2026-12-01)\n";
     let rows = |rows: &str| format!("## Released versions\n| version | media |\n{rows}");
     let first = "| 0.1.0 | `v1`, `wal-v1` |\n";

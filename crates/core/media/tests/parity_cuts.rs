@@ -38,7 +38,7 @@ fn inputs(text: &str) -> Vec<Input> {
     vec![file("f", text.repeat(9000 / text.len()).as_bytes())]
 }
 
-/// What sets are like.
+/// The kind of the sets.
 #[derive(Clone, Copy)]
 enum Form {
     Plain,

@@ -67,7 +67,7 @@ fn disk(seed: u64) -> SimDisk {
     disk
 }
 
-/// What backups are like.
+/// The kind of the backups.
 #[derive(Clone, Copy)]
 enum Form {
     Plain,

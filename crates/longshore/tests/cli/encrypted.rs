@@ -417,7 +417,7 @@ fn nothing_is_written_without_a_recipient_that_everything_must_have() {
     refused("backup sales").says("not for it");
     refused("backup app.db --to a.bak");
     refused(&format!("backup app.db --to a.bak --encrypt-to {third}"));
-    // What is not encrypted has no recipient.
+    // A plain backup has no recipient.
     refused("backup sales --target open").says("for nobody");
     for sql in [
         "BACKUP DATABASE sales TO DISK = 'sql.bak'",
@@ -455,7 +455,10 @@ fn nothing_is_written_without_a_recipient_that_everything_must_have() {
     let list = format!("\nrecipients = [\"{escrow}\", \"{to}\"]\n");
     let text = text.replace(&format!("\nrecipients = [\"{to}\"]\n"), &list);
     std::fs::write(&config, text.replace(&format!("@{file}"), &escrow)).unwrap();
-    stage.line("config check").exits(0);
+    // The target whose backups are for nobody is left.
+    let told = stage.line("config check");
+    assert!(!told.out.contains("[encryption]: `require"), "{}", told.out);
+    told.says("[target.open]: `require_recipients`");
     stage.line("backup sales").exits(0);
     let restore = "restore --database sales --to again --identity escrow";
     stage.line(restore).exits(0);
