@@ -1,6 +1,10 @@
 //! The form in which WAL is stored, and the key that signs it.
 //!
-//! A level and an algorithm come from one place: the first that names either of them has both.
+//! Invariants
+//! - A level and an algorithm come from one place: the first that names either of them has both.
+//! - What encryption requires is refused before a file is made, also where the configuration switches WAL's encryption off.
+//!
+//! Leaves to others: recipients and keys (`keys.rs` of the program), and what is stored (`longshore-wal`).
 
 use std::path::Path;
 use std::sync::Arc;
