@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - A level and an algorithm come from one place: the first that names either of them has both.
-//! - What encryption requires is refused before a file is made, also where the configuration switches WAL's encryption off.
+//! - Plain WAL is refused before a file is made where encryption is required, also if the configuration switches it off for WAL.
 //!
 //! Leaves to others: recipients and keys (`keys.rs` of the program), and what is stored (`longshore-wal`).
 
