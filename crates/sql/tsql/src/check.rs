@@ -216,12 +216,17 @@ impl<'a> Check<'a, '_> {
                 Ok(())
             }
             Statement::NamedTransaction(_, name) => self.name(name),
+            Statement::SetOption(words) => {
+                let mut named = words.iter().filter(|word| word.starts_with('@'));
+                named.try_for_each(|name| self.variable(name))
+            }
             Statement::HardwareOffload(_)
             | Statement::Reconfigure { .. }
             | Statement::Use(_)
+            | Statement::Refused { .. }
+            | Statement::Kill { .. }
             | Statement::AlterAccess { .. }
             | Statement::DropDatabase { .. }
-            | Statement::SetOption(_)
             | Statement::Transaction(_)
             | Statement::Break
             | Statement::Continue
@@ -593,7 +598,11 @@ impl<'a> Check<'a, '_> {
             };
             declared.map_err(|m| m.at_line(asked.line_at(at)))
         });
-        let checked = named.and_then(|()| query::check(self.reader, asked));
+        let checked = named.and_then(|()| match query::check(self.reader, asked) {
+            // It is refused when it is reached: SQL Server runs what stands before it.
+            Err(refused) if refused.number == message::NOT_HERE.number => Ok(()),
+            checked => checked,
+        });
         // Both know the line.
         checked.inspect_err(|_| self.is_located = true)
     }

@@ -51,7 +51,9 @@ pub use flow::{Argument, FIRST_DATABASE, Login, Outcome, Variable};
 pub use memory::{Claim, Memory};
 pub use message::Message;
 pub use query::{View, views};
-pub use server::{Database, Databases, Defaults, Prober, RunningRequest, Server, Setup, Unusable};
+pub use server::{
+    ClientLink, Database, Databases, Defaults, Prober, RunningRequest, Server, Setup, Unusable,
+};
 pub use session::Session;
 pub use sink::{Command, DoneEvent, ReceiverGone, Recorder, Sink, SinkEvent};
 pub use value::{Column, DateTime, Decimal, Temporal, Type, Value, date_time_text};

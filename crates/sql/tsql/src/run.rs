@@ -18,12 +18,13 @@ use crate::convert::convert_from;
 use crate::flow::{Argument, Flow, Out, Outcome, SYSTEM_DATABASES, Stop, Variable};
 use crate::message::{self, Message};
 use crate::query::{self, BatchPlace, FunctionCall};
+use crate::server::SESSION_FIRST;
 use crate::session::Session;
 use crate::sink::{Command, DoneEvent, ReceiverGone, Sink};
 use crate::statement;
 use crate::syntax::{
-    Declaration, Fragment, LocatedStatement, Operand, Routine, RoutineKind, Statement, Transaction,
-    parse, unheard_of,
+    Declaration, Fragment, InsertSource, LocatedStatement, Operand, Routine, RoutineKind,
+    Statement, Top, Transaction, parse, unheard_of,
 };
 use crate::tables::TableShape;
 use crate::value::{Type, Value};
@@ -122,6 +123,7 @@ impl Session {
         self.place.level = 0;
         self.place.procedure = 0;
         self.function_code = statement::run_function;
+        self.say(true);
         self.in_procedure = false;
         self.tries.clear();
         self.caught.clear();
@@ -132,6 +134,8 @@ impl Session {
         let claimed = self.server.setup.memory.claim(0);
         let variables = claimed.and_then(|claim| Variables::new(variables, 0, claim));
         let flow = match variables {
+            // KILL came while the client had no answer to wait for.
+            Ok(_) if self.is_killed() => Ok(()),
             Ok(variables) => {
                 self.variables = variables;
                 run(self, &mut out)
@@ -154,6 +158,15 @@ impl Session {
         };
         if self.doomed && !matches!(flow, Err(Stop::Closed(_))) {
             flow = self.roll_back_doomed(&mut out);
+        }
+        self.say(false);
+        if self.is_killed() && !matches!(flow, Err(Stop::Closed(_))) {
+            out.outcome.ended = true;
+            flow = self.fail(
+                vec![message::SESSION_KILLED.plain()],
+                Failure::Usual,
+                &mut out,
+            );
         }
         match flow {
             Err(Stop::Closed(closed)) => Err(closed),
@@ -293,6 +306,7 @@ impl Session {
         let outer_place = std::mem::replace(&mut self.place, place);
         let outer_database = std::mem::replace(&mut self.database, database.to_owned());
         let options = (self.nocount, self.aborts, self.implicit, self.row_limit);
+        let told = self.told;
         let held = self.held.clone();
         let line = out.line;
         self.nesting += 1;
@@ -305,7 +319,7 @@ impl Session {
         self.cursors.end();
         self.nesting -= 1;
         (self.nocount, self.aborts, self.implicit, self.row_limit) = options;
-        self.held = held;
+        (self.held, self.told) = (held, told);
         out.nocount = self.nocount;
         self.place = BatchPlace {
             identity: self.place.identity,
@@ -595,6 +609,8 @@ impl Session {
             Statement::HardwareOffload(offload) => statement::hardware_offload(self, offload, out),
             Statement::Reconfigure { .. } => statement::reconfigure(self, out),
             Statement::Use(name) => self.use_database(name, out),
+            Statement::Refused { what, .. } => Err(message::NOT_HERE.with(&[what]).into()),
+            Statement::Kill { session, status } => self.kill(*session, *status, out),
             Statement::AlterAccess { database, .. } => self.alter_access(database, out),
             Statement::DropDatabase { .. } if self.transactions > 0 => {
                 Err(message::NOT_IN_TRANSACTION.with(&[&"DROP DATABASE"]).into())
@@ -611,7 +627,7 @@ impl Session {
                 value,
             } => self.assign(variable, operator, value),
             Statement::SetOption(words) => {
-                self.set_option(words)?;
+                self.set_option(&self.option_words(words)?)?;
                 out.nocount = self.nocount;
                 Ok(out.done(Command::Other, None)?)
             }
@@ -701,6 +717,14 @@ impl Session {
             Statement::Merge(_) => Some("MERGE"),
             _ => None,
         };
+        if self.row_limit > 0
+            && let Some(limited) = limited(statement, self.row_limit)
+        {
+            let limit = std::mem::take(&mut self.row_limit);
+            let done = self.data_statement(&limited, out);
+            self.row_limit = limit;
+            return done;
+        }
         if let Some(word) = changes.filter(|_| self.row_limit > 0) {
             let what = format!("{word} under SET ROWCOUNT {}", self.row_limit);
             return Err(message::NOT_HERE.with(&[&what]).into());
@@ -801,9 +825,37 @@ impl Session {
             }
         };
         let from = std::mem::replace(&mut self.database, known.clone());
+        self.say(true);
         out.sink.database_changed(&from, &known)?;
         out.say(message::DATABASE_CHANGED.with(&[&known]))?;
         Ok(out.done(Command::Other, None)?)
+    }
+
+    /// KILL: another session's statement ends as by a cancel, a backup leaves nothing half-valid, and then the session ends.
+    ///
+    /// Errors: 6104, 6106, 6107, 6115, 6120.
+    fn kill(&mut self, session: i64, status: bool, out: &mut Out) -> Flow {
+        if self.transactions > 0 {
+            return Err(message::KILL_IN_TRANSACTION.plain().into());
+        }
+        if session == i64::from(self.id()) {
+            return Err(message::KILL_OWN.plain().into());
+        }
+        if (1..i64::from(SESSION_FIRST)).contains(&session) {
+            return Err(message::KILL_SYSTEM.plain().into());
+        }
+        let number = u32::try_from(session).unwrap_or_default();
+        if status {
+            // A session that was killed is gone, or goes at once.
+            return Err(match self.server.sessions.all().contains_key(&number) {
+                true => message::KILL_NO_STATUS.with(&[&session]).into(),
+                false => message::KILL_UNKNOWN.with(&[&session]).into(),
+            });
+        }
+        match self.server.sessions.kill(number) {
+            true => Ok(out.done(Command::Other, None)?),
+            false => Err(message::KILL_UNKNOWN.with(&[&session]).into()),
+        }
     }
 
     /// Locks nobody out: sessions here hold no database, and other programs use the database's own server. A restore
@@ -939,6 +991,15 @@ impl Session {
         }
     }
 
+    /// The words of SET with the values of variables.
+    fn option_words(&self, words: &[String]) -> Result<Vec<String>, Message> {
+        let word = |word: &String| match word.starts_with('@') {
+            true => Ok(self.variable(word)?.value.to_string().to_ascii_uppercase()),
+            false => Ok(word.clone()),
+        };
+        words.iter().map(word).collect()
+    }
+
     /// Options that clients set for a session: row counts, implicit transactions, whether an error ends its batch, and
     /// which statements run at all. Errors: 50002 for options that would change answers, but do not here.
     fn set_option(&mut self, words: &[String]) -> Flow {
@@ -950,6 +1011,13 @@ impl Session {
             return Err(message::NOT_HERE.with(&[&what]).into());
         }
         if let Some(what) = unheard_of(words) {
+            return Err(message::NOT_HERE.with(&[&what]).into());
+        }
+        if let [option, day] = words
+            && option == "DATEFIRST"
+            && !day.parse().is_ok_and(|day| (1..=7_u8).contains(&day))
+        {
+            let what = format!("SET DATEFIRST {day}");
             return Err(message::NOT_HERE.with(&[&what]).into());
         }
         if let [option, count] = words
@@ -965,15 +1033,46 @@ impl Session {
         if words.iter().any(|w| w == "NOCOUNT") {
             self.nocount = on;
         }
-        if words.iter().any(|w| w == "IMPLICIT_TRANSACTIONS") {
+        let is_implicit = |w: &String| w == "IMPLICIT_TRANSACTIONS" || w == "ANSI_DEFAULTS";
+        if words.iter().any(is_implicit) {
             self.implicit = on;
         }
+        self.told.set(words);
         Ok(())
     }
 
     /// The value of an option or an argument.
     pub(crate) fn value_of(&self, operand: &Operand) -> Result<Value, Message> {
         query::value_of(&self.query_context(), operand)
+    }
+}
+
+/// A change of rows as SET ROWCOUNT limits it: UPDATE and DELETE as with TOP, and rows of VALUES that are no more. `None`: another
+/// statement, or one whose rows another clause chooses.
+fn limited(statement: &Statement, limit: u64) -> Option<Statement> {
+    let top = || {
+        Some(Top {
+            count: Fragment::new(limit.to_string()),
+            percent: false,
+        })
+    };
+    match statement {
+        Statement::Insert(insert) => match &insert.source {
+            InsertSource::Values(rows) if rows.len() as u64 <= limit => Some(statement.clone()),
+            InsertSource::DefaultValues => Some(statement.clone()),
+            _ => None,
+        },
+        Statement::Update(update) if update.top.is_none() => {
+            let mut update = update.clone();
+            update.top = top();
+            Some(Statement::Update(update))
+        }
+        Statement::Delete(delete) if delete.top.is_none() => {
+            let mut delete = delete.clone();
+            delete.top = top();
+            Some(Statement::Delete(delete))
+        }
+        _ => None,
     }
 }
 

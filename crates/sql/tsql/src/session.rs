@@ -22,8 +22,10 @@ use crate::message::{self, Message};
 use crate::query::{
     self, BatchPlace, FunctionCall, FunctionCode, QueryContext, Reader, SqliteCache,
 };
-use crate::server::{Activity, OpenMaster, Server, SessionKey, SessionNumber};
-use crate::syntax::{Fragment, Name, Routine};
+use crate::server::{
+    Activity, ClientLink, OpenMaster, Server, SessionKey, SessionNumber, SessionState,
+};
+use crate::syntax::{Fragment, Name, Routine, ToldOptions};
 use crate::tables::SessionTables;
 use crate::value::{Type, Value};
 use crate::variables::Variables;
@@ -73,6 +75,8 @@ pub struct Session {
     pub(crate) row_limit: u64,
     /// `SET NOCOUNT ON`: clients show no row counts.
     pub(crate) nocount: bool,
+    /// Options most of which change nothing here, as they were set.
+    pub(crate) told: ToldOptions,
     /// The options of `HOLDING` in `run.rs` that are ON: only SET runs.
     pub(crate) held: BTreeSet<&'static str>,
     pub(crate) cancel: Arc<AtomicBool>,
@@ -118,6 +122,16 @@ fn no_function(call: &FunctionCall, _: &[Value]) -> Result<Value, Message> {
 
 impl Session {
     pub fn new(server: Arc<Server>, login: Login) -> Session {
+        Session::with_cancel(server, login, Arc::new(AtomicBool::new(false)))
+    }
+
+    /// `number`: `None` for one that nobody sees.
+    fn made(
+        server: Arc<Server>,
+        login: Login,
+        cancel: Arc<AtomicBool>,
+        number: Option<SessionNumber>,
+    ) -> Session {
         // A claim of nothing always fits.
         let claim = server.setup.memory.claim(0).unwrap_or_default();
         Session {
@@ -128,7 +142,7 @@ impl Session {
             compiled: BTreeMap::new(),
             identity_insert: None,
             running: String::new(),
-            number: Some(SessionNumber::take(&server)),
+            number,
             key: server.session_key(),
             server,
             login,
@@ -146,8 +160,9 @@ impl Session {
             aborts: false,
             row_limit: 0,
             nocount: false,
+            told: ToldOptions::default(),
             held: BTreeSet::new(),
-            cancel: Arc::new(AtomicBool::new(false)),
+            cancel,
             given: Claim::default(),
             nesting: 0,
             tries: Vec::new(),
@@ -164,27 +179,54 @@ impl Session {
 
     /// A session in which a function runs for a query of another one.
     pub(crate) fn for_function(call: &FunctionCall) -> Session {
-        let mut session = Session::new(call.server.clone(), call.login.clone());
-        session.cancel = call.cancel.clone();
+        let (server, login) = (call.server.clone(), call.login.clone());
+        let mut session = Session::made(server, login, call.cancel.clone(), None);
         session.database = call.object.object.database.clone();
         session.nesting = call.level;
         session.place.level = i64::try_from(call.level).unwrap_or(i64::MAX);
         session.function_code = call.code;
         session.asker = Some(call.session);
-        session.number = None;
         session
     }
 
     /// The same, ended by a flag of another owner, such as Ctrl-C's.
     pub fn with_cancel(server: Arc<Server>, login: Login, cancel: Arc<AtomicBool>) -> Session {
-        let mut session = Session::new(server, login);
-        session.cancel = cancel;
-        session
+        let number = server.sessions.take(&login, &cancel, server.now());
+        Session::made(server, login, cancel, Some(number))
+    }
+
+    /// Says how the session's client is connected. `hang` ends the connection while no batch runs: KILL calls it from another
+    /// session's thread.
+    pub fn connect(&self, connection: ClientLink, hang: Arc<dyn Fn() + Send + Sync>) {
+        if let Some(number) = &self.number {
+            number.connect(connection, hang);
+        }
+    }
+
+    /// Whether KILL has ended the session.
+    pub(crate) fn is_killed(&self) -> bool {
+        self.number.as_ref().is_some_and(SessionNumber::is_killed)
+    }
+
+    /// Says to others what this session is now.
+    pub(crate) fn say(&self, is_running: bool) {
+        if let Some(number) = &self.number {
+            let state = SessionState {
+                database: self.database.clone(),
+                is_running,
+                transactions: self.transactions,
+                lock_timeout: self.told.lock_timeout,
+                isolation: self.told.isolation,
+                date_first: self.told.date_first,
+            };
+            number.say(state, self.server.now());
+        }
     }
 
     /// Makes the database in use the login's, to which [`Session::reset`] returns.
     pub fn settle(&mut self) {
         self.home = self.database.clone();
+        self.say(false);
     }
 
     /// Resets the session to its initial state; `@@SPID` stays, and open transactions if requested. For pools that
@@ -211,7 +253,9 @@ impl Session {
         self.aborts = false;
         self.nocount = false;
         self.row_limit = 0;
+        self.told = ToldOptions::default();
         self.held.clear();
+        self.say(false);
     }
 
     /// Setting it from any thread ends the running statement: a backup leaves nothing behind and reports 3204, and the
@@ -302,6 +346,9 @@ impl Session {
             id: self.id(),
             error: self.error,
             row_count: self.row_count,
+            options: self.options(),
+            lock_timeout: self.told.lock_timeout,
+            date_first: self.told.date_first,
             transactions: self.transactions,
             doomed: self.doomed,
             caught: self.caught.last(),
@@ -316,6 +363,17 @@ impl Session {
             reader: &self.reader,
             function_code: self.function_code,
         }
+    }
+
+    /// `@@OPTIONS`
+    fn options(&self) -> i64 {
+        let on = [
+            (self.implicit, 2),
+            (self.nocount, 512),
+            (self.aborts, 16_384),
+        ];
+        let own: i64 = on.iter().filter(|(on, _)| *on).map(|(_, bit)| bit).sum();
+        self.told.bits | own
     }
 
     /// The context with this session's cancel flag.

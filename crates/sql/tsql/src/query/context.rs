@@ -31,6 +31,12 @@ pub(crate) struct QueryContext<'a> {
     pub error: u32,
     /// `@@ROWCOUNT`
     pub row_count: u64,
+    /// `@@OPTIONS`
+    pub options: i64,
+    /// `@@LOCK_TIMEOUT`
+    pub lock_timeout: i64,
+    /// `@@DATEFIRST`
+    pub date_first: i64,
     /// `@@TRANCOUNT`
     pub transactions: u32,
     /// Whether the open transaction can only be rolled back.

@@ -61,6 +61,7 @@ const FUNCTIONS: &[(&str, i32, Run)] = &[
     ("ts_days", 2, days),
     ("ts_datediff", 4, date_difference),
     ("ts_datepart", 2, date_part),
+    ("ts_datepart_first", 3, date_part_of_week),
     ("ts_datename", 2, date_name),
     ("ts_eomonth", 1, end_of_month),
     ("ts_len", 1, len),
@@ -89,6 +90,7 @@ const FUNCTIONS: &[(&str, i32, Run)] = &[
     ("ts_isnumeric", 1, is_numeric),
     ("ts_isdate", 1, is_date),
     ("ts_parsename", 2, texts::parse_name),
+    ("ts_object_key", 2, texts::object_key_of),
     ("ts_patindex", 2, texts::pattern_index),
     ("ts_concat_ws", -1, texts::concat_between),
     ("ts_translate", 3, texts::translate),
@@ -506,6 +508,24 @@ fn date_difference(arguments: &[Value]) -> Result<Value> {
 fn date_part(arguments: &[Value]) -> Result<Value> {
     strict(arguments, |a| {
         Ok(Value::Int(moment::part(part_of(&a[0])?, moment_of(&a[1])?)))
+    })
+}
+
+/// The week, or the day of the week, where weeks begin with another day than Sunday: the third argument, from 1, Monday.
+fn date_part_of_week(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| {
+        let (part, at) = (part_of(&a[0])?, moment_of(&a[1])?);
+        let first = match &a[2] {
+            Value::Int(first) => *first,
+            _ => 7,
+        };
+        let day = moment::part(DatePart::WeekDay, at);
+        let day = (day - 1 + 7 - first).rem_euclid(7) + 1;
+        Ok(Value::Int(match part {
+            DatePart::WeekDay => day,
+            DatePart::Week => (moment::part(DatePart::DayOfYear, at) - day + 6).div_euclid(7) + 1,
+            part => moment::part(part, at),
+        }))
     })
 }
 

@@ -54,13 +54,13 @@ pub fn global(context: &QueryContext, name: &str) -> Result<(Type, Value), Messa
             let value = context.place.identity.map_or(Value::Null, Value::Int);
             (Type::numeric(38, 0), value)
         }
-        "@@DATEFIRST" => whole(7),
+        "@@DATEFIRST" => whole(context.date_first),
         "@@DBTS" => (Type::VarBinary(Some(8)), Value::Binary(vec![0; 8])),
         "@@LANGID" => whole(0),
-        "@@LOCK_TIMEOUT" => whole(-1),
+        "@@LOCK_TIMEOUT" => whole(context.lock_timeout),
         "@@MAX_CONNECTIONS" => whole(32_767),
         "@@MICROSOFTVERSION" => whole(0x1000_108C),
-        "@@OPTIONS" => whole(5496),
+        "@@OPTIONS" => whole(context.options),
         "@@REMSERVER" => (Type::nvarchar(128), Value::Null),
         "@@TEXTSIZE" => whole(-1),
         "@@SPID" => whole(context.id.into()),

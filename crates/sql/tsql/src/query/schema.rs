@@ -13,7 +13,9 @@
 use longshore_accelerators::{AcceleratorStatus, configured, status};
 use longshore_catalog::{KeptBy, KeptCertificate};
 
+use super::collation;
 use super::objects;
+pub(super) use super::system::database_id;
 use super::system::{self, DATABASE_FIRST};
 use super::view::Facts;
 pub use super::view::{RowOrigin, View};
@@ -81,7 +83,7 @@ macro_rules! of_database {
 }
 
 macro_rules! facts {
-    ($name:literal, $rows:expr, $declared:literal) => {
+    ($name:literal, $rows:expr, $declared:expr) => {
         View {
             database: None,
             schema: "sys",
@@ -103,6 +105,32 @@ macro_rules! schema {
         }
     };
 }
+
+macro_rules! older {
+    ($database:literal, $name:literal, $rows:expr, $declared:expr) => {
+        View {
+            database: Some($database),
+            schema: "dbo",
+            name: $name,
+            declared: $declared,
+            rows: RowOrigin::Facts($rows),
+        }
+    };
+}
+
+const PROCESSES: &str = "spid smallint, kpid smallint, blocked smallint, waittype binary(2), waittime bigint, \
+     lastwaittype nchar(32), waitresource nchar(256), dbid smallint, uid smallint, cpu int, physical_io bigint, \
+     memusage int, login_time datetime, last_batch datetime, ecid smallint, open_tran smallint, status nchar(30), \
+     sid binary(86), hostname nchar(128), program_name nchar(128), hostprocess nchar(10), cmd nchar(26), \
+     nt_domain nchar(128), nt_username nchar(128), net_address nchar(12), net_library nchar(12), \
+     loginame nchar(128), context_info binary(128), sql_handle binary(20), stmt_start int, stmt_end int, \
+     request_id int";
+const ALL_FILES: &str = "fileid smallint, groupid smallint, size int, maxsize int, growth int, status int, perf int, \
+     dbid smallint, name nvarchar(128), filename nvarchar(260)";
+const FILES: &str = "fileid smallint, groupid smallint, size int, maxsize int, growth int, status int, perf int, \
+     name nvarchar(128), filename nvarchar(260)";
+const DEVICES: &str = "name nvarchar(128), size int, low int, high int, status smallint, cntrltype smallint, \
+     phyname nvarchar(260)";
 
 /// The views of this file.
 pub(super) static VIEWS: &[View] = &[
@@ -555,6 +583,34 @@ pub(super) static VIEWS: &[View] = &[
         "name nvarchar(128), dbid smallint, sid varbinary(85), mode smallint, status int, crdate datetime, \
          cmptlevel tinyint, filename nvarchar(260), version smallint"
     ),
+    facts!("sysprocesses", system::processes, PROCESSES),
+    older!("master", "sysprocesses", system::processes, PROCESSES),
+    facts!("sysaltfiles", system::all_files, ALL_FILES),
+    older!("master", "sysaltfiles", system::all_files, ALL_FILES),
+    facts!("sysdevices", system::devices, DEVICES),
+    older!("master", "sysdevices", system::devices, DEVICES),
+    facts!("sysfiles", system::own_files, FILES),
+    View {
+        database: None,
+        schema: "dbo",
+        name: "sysfiles",
+        declared: FILES,
+        rows: RowOrigin::Facts(system::own_files),
+    },
+    nothing_of_msdb!(
+        "logmarkhistory",
+        "database_name nvarchar(128), mark_name nvarchar(128), description nvarchar(255), user_name nvarchar(128), \
+         lsn numeric(25,0), mark_time datetime"
+    ),
+    nothing_of_msdb!(
+        "backupfilegroup",
+        "backup_set_id int, name nvarchar(128), filegroup_id int, filegroup_guid uniqueidentifier, type char(2), \
+         type_desc nvarchar(60), is_default bit, is_readonly bit, log_filegroup_guid uniqueidentifier"
+    ),
+    nothing_of_msdb!(
+        "restorefilegroup",
+        "restore_history_id int, filegroup_name nvarchar(128)"
+    ),
     nothing_of_msdb!(
         "suspect_pages",
         "database_id int, file_id int, page_id bigint, event_type int, error_count int, last_update_date datetime"
@@ -724,17 +780,6 @@ fn accelerators(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
     Ok(status(configured, &probes).into_iter().map(row).collect())
 }
 
-/// `DB_ID`.
-pub(super) fn database_id(server: &Server, name: &str) -> Option<i64> {
-    let same = |n: &str| n.eq_ignore_ascii_case(name);
-    if let Some(i) = SYSTEM_DATABASES.iter().position(|n| same(n)) {
-        return Some(i as i64 + 1);
-    }
-    let names = server.database_names();
-    let found = names.iter().position(|n| same(n))?;
-    Some(found as i64 + DATABASE_FIRST)
-}
-
 /// The names of all databases, SQL Server's own first.
 pub(super) fn database_names(server: &Server) -> Vec<String> {
     let own = SYSTEM_DATABASES.iter().map(|name| (*name).to_owned());
@@ -748,6 +793,65 @@ fn filled(view: &str, rows: impl Iterator<Item = Facts>) -> Vec<Vec<Value>> {
     rows.map(|facts| super::view::filled(&columns, facts))
         .collect()
 }
+
+/// Properties of all databases that are as this language is.
+const ON: &[&str] = &[
+    "is_ansi_null_default_on",
+    "is_ansi_nulls_on",
+    "is_ansi_padding_on",
+    "is_ansi_warnings_on",
+    "is_arithabort_on",
+    "is_concat_null_yields_null_on",
+    "is_quoted_identifier_on",
+];
+
+/// Properties that no database has: nothing here does what they tell of.
+const OFF: &[&str] = &[
+    "is_accelerated_database_recovery_on",
+    "is_auto_close_on",
+    "is_auto_create_stats_incremental_on",
+    "is_auto_create_stats_on",
+    "is_auto_shrink_on",
+    "is_auto_update_stats_async_on",
+    "is_auto_update_stats_on",
+    "is_broker_enabled",
+    "is_cdc_enabled",
+    "is_change_feed_enabled",
+    "is_cleanly_shutdown",
+    "is_cursor_close_on_commit_on",
+    "is_data_retention_enabled",
+    "is_date_correlation_on",
+    "is_db_chaining_on",
+    "is_distributor",
+    "is_encrypted",
+    "is_federation_member",
+    "is_fulltext_enabled",
+    "is_honor_broker_priority_on",
+    "is_in_standby",
+    "is_ledger_on",
+    "is_local_cursor_default",
+    "is_master_key_encrypted_by_server",
+    "is_memory_optimized_elevate_to_snapshot_on",
+    "is_memory_optimized_enabled",
+    "is_merge_published",
+    "is_mixed_page_allocation_on",
+    "is_numeric_roundabort_on",
+    "is_parameterization_forced",
+    "is_published",
+    "is_query_store_on",
+    "is_read_committed_snapshot_on",
+    "is_read_only",
+    "is_recursive_triggers_on",
+    "is_remote_data_archive_enabled",
+    "is_result_set_caching_on",
+    "is_stale_page_detection_on",
+    "is_subscribed",
+    "is_supplemental_logging_enabled",
+    "is_sync_with_backup",
+    "is_temporal_history_retention_enabled",
+    "is_tempdb_spill_to_remote_store",
+    "is_trustworthy_on",
+];
 
 /// Databases that statements can back up, and master: maintenance solutions run commands from it, if it is there. SQL
 /// Server's other own databases are not listed.
@@ -764,8 +868,11 @@ fn databases(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
             true => (1, "FULL"),
             false => (3, "SIMPLE"),
         };
-        let (off, on) = (Value::bit(false), Value::bit(true));
-        vec![
+        let log_waits = match model {
+            1 => (Value::Null, Value::Null),
+            _ => (Value::Int(0), Value::text("NOTHING")),
+        };
+        let mut row = vec![
             ("physical_database_name", Value::text(name.as_str())),
             ("name", Value::Text(name)),
             ("database_id", Value::Int(id)),
@@ -773,29 +880,32 @@ fn databases(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
             ("compatibility_level", Value::Int(160)),
             ("user_access", Value::Int(0)),
             ("user_access_desc", Value::text("MULTI_USER")),
-            ("is_read_only", off.clone()),
-            ("is_auto_close_on", off.clone()),
-            ("is_auto_shrink_on", off.clone()),
+            ("owner_sid", Value::Binary(vec![1])),
+            ("collation_name", Value::text(collation::SERVER)),
+            ("snapshot_isolation_state", Value::Int(0)),
+            ("snapshot_isolation_state_desc", Value::text("OFF")),
+            ("log_reuse_wait", log_waits.0),
+            ("log_reuse_wait_desc", log_waits.1),
+            ("target_recovery_time_in_seconds", Value::Int(0)),
+            ("delayed_durability", Value::Int(0)),
+            ("delayed_durability_desc", Value::text("DISABLED")),
+            ("catalog_collation_type", Value::Int(0)),
+            (
+                "catalog_collation_type_desc",
+                Value::text("DATABASE_DEFAULT"),
+            ),
             ("state", Value::Int(state)),
             ("state_desc", Value::text(state_desc)),
-            ("is_in_standby", off.clone()),
-            ("is_cleanly_shutdown", off.clone()),
             ("recovery_model", Value::Int(model)),
             ("recovery_model_desc", Value::text(model_desc)),
             ("page_verify_option", Value::Int(2)),
             ("page_verify_option_desc", Value::text("CHECKSUM")),
-            ("is_ansi_nulls_on", on),
-            ("is_published", off.clone()),
-            ("is_subscribed", off.clone()),
-            ("is_merge_published", off.clone()),
-            ("is_distributor", off.clone()),
-            ("is_broker_enabled", off.clone()),
-            ("is_cdc_enabled", off.clone()),
-            ("is_encrypted", off.clone()),
             ("containment", Value::Int(0)),
             ("containment_desc", Value::text("NONE")),
-            ("is_ledger_on", off),
-        ]
+        ];
+        row.extend(ON.iter().map(|name| (*name, Value::bit(true))));
+        row.extend(OFF.iter().map(|name| (*name, Value::bit(false))));
+        row
     };
     let own = (1, FIRST_DATABASE.to_owned());
     let names = server.database_names().into_iter();
@@ -848,6 +958,9 @@ fn requests(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
             ("status", Value::text("running")),
             ("command", Value::text(activity.command)),
             ("sql_handle", Value::Binary(id.to_be_bytes().into())),
+            // The text of `dm_exec_sql_text` is that of the statement alone.
+            ("statement_start_offset", Value::Int(0)),
+            ("statement_end_offset", Value::Int(-1)),
             ("database_id", database.map_or(Value::Null, Value::Int)),
             ("blocking_session_id", Value::Int(0)),
             ("percent_complete", Value::Float(percent as f64)),

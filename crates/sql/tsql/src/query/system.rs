@@ -8,15 +8,16 @@
 use std::path::PathBuf;
 
 use longshore_facts::{cores, memory_bytes, mount_of, volume_of};
+use longshore_io::FileKind;
 use longshore_pipeline::SourceSpec;
 
 use super::objects::tables_of;
 use super::view::Facts;
 use crate::flow::SYSTEM_DATABASES;
 use crate::message::Message;
-use crate::server::Server;
+use crate::server::{Server, SessionFacts};
 use crate::tables::{KeyKind, TableShape};
-use crate::value::Value;
+use crate::value::{DateTime, Value};
 
 type Rows = Result<Vec<Facts>, Message>;
 
@@ -35,7 +36,8 @@ struct DataFile {
     id: i64,
     database: String,
     path: PathBuf,
-    pages: i64,
+    /// `None`: what it takes is not known without reading it whole, as of a directory.
+    pages: Option<i64>,
 }
 
 fn data_files(server: &Server) -> Vec<DataFile> {
@@ -53,12 +55,18 @@ fn data_files(server: &Server) -> Vec<DataFile> {
             },
             SourceSpec::Postgres(_) => continue,
         };
-        let pages = storage.stat(path).map_or(0, |s| s.len.div_ceil(PAGE));
+        let is_whole = match &found.source {
+            SourceSpec::Files(paths) => paths.len() == 1,
+            _ => true,
+        };
+        let stat = storage.stat(path).ok();
+        let stat = stat.filter(|stat| is_whole && stat.kind == FileKind::File);
+        let pages = stat.map(|stat| stat.len.div_ceil(PAGE));
         all.push(DataFile {
             id,
             database: name,
             path: path.clone(),
-            pages: i64::try_from(pages).unwrap_or(i64::MAX),
+            pages: pages.map(|n| i64::try_from(n).unwrap_or(i64::MAX)),
         });
     }
     all
@@ -95,7 +103,7 @@ fn facts(file: &DataFile) -> Facts {
         ),
         ("state", n(0)),
         ("state_desc", Value::text("ONLINE")),
-        ("size", n(file.pages)),
+        ("size", file.pages.map_or(Value::Null, n)),
         ("max_size", n(-1)),
         ("growth", n(0)),
         ("is_media_read_only", off.clone()),
@@ -137,7 +145,10 @@ pub(super) fn counters(server: &Server, _: &str) -> Rows {
             ("object_name", Value::text("SQLServer:Databases")),
             ("counter_name", Value::text("Data File(s) Size (KB)")),
             ("instance_name", Value::Text(file.database)),
-            ("cntr_value", Value::Int(file.pages.saturating_mul(8))),
+            (
+                "cntr_value",
+                (file.pages).map_or(Value::Null, |n| Value::Int(n.saturating_mul(8))),
+            ),
             ("cntr_type", Value::Int(BULK_COUNT)),
         ]
     };
@@ -258,31 +269,183 @@ pub(super) fn partition_stats(server: &Server, database: &str) -> Rows {
     Ok(parts(server, database).into_iter().map(row).collect())
 }
 
-/// The sessions that are there; only who runs a statement knows its own name.
-pub(super) fn sessions(server: &Server, _: &str) -> Rows {
-    let row = |id: u32| {
-        vec![
-            ("session_id", Value::Int(id.into())),
-            ("login_time", Value::DateTime(server.started)),
-            ("status", Value::text("running")),
-            ("is_user_process", Value::bit(true)),
-            // READ COMMITTED, with which SQL Server's sessions begin; the level changes nothing here.
-            ("transaction_isolation_level", Value::Int(2)),
-            ("database_id", Value::Int(1)),
-        ]
-    };
-    Ok(server.session_numbers().into_iter().map(row).collect())
+fn moment(at: Option<DateTime>) -> Value {
+    at.map_or(Value::Null, Value::DateTime)
 }
 
-pub(super) fn connections(server: &Server, _: &str) -> Rows {
-    let row = |id: u32| {
+/// A text that a client may have left out.
+fn given(text: &str) -> Value {
+    match text {
+        "" => Value::Null,
+        text => Value::text(text),
+    }
+}
+
+fn number_of_database(server: &Server, name: &str) -> Value {
+    database_id(server, name).map_or(Value::Null, Value::Int)
+}
+
+/// The sessions that are there, as each says of itself.
+pub(super) fn sessions(server: &Server, _: &str) -> Rows {
+    let row = |(id, facts): (u32, SessionFacts)| {
+        let (login, state) = (&facts.login, &facts.state);
+        let status = if state.is_running {
+            "running"
+        } else {
+            "sleeping"
+        };
         vec![
             ("session_id", Value::Int(id.into())),
-            ("most_recent_session_id", Value::Int(id.into())),
-            ("connect_time", Value::DateTime(server.started)),
+            ("login_time", Value::DateTime(facts.since)),
+            ("host_name", given(&login.host)),
+            ("program_name", given(&login.program)),
+            ("login_name", given(&login.user)),
+            ("original_login_name", given(&login.user)),
+            ("status", Value::text(status)),
+            ("last_request_start_time", moment(facts.begun)),
+            ("last_request_end_time", moment(facts.ended)),
+            ("is_user_process", Value::bit(true)),
+            ("language", Value::text("us_english")),
+            ("date_format", Value::text("mdy")),
+            ("date_first", Value::Int(state.date_first)),
+            ("lock_timeout", Value::Int(state.lock_timeout)),
+            ("transaction_isolation_level", Value::Int(state.isolation)),
+            ("database_id", number_of_database(server, &state.database)),
+            (
+                "open_transaction_count",
+                Value::Int(state.transactions.into()),
+            ),
         ]
     };
-    Ok(server.session_numbers().into_iter().map(row).collect())
+    Ok(server.sessions.all().into_iter().map(row).collect())
+}
+
+/// The connections of sessions; a session without a network has one, too, of which no more is known than its beginning.
+pub(super) fn connections(server: &Server, _: &str) -> Rows {
+    let row = |(id, facts): (u32, SessionFacts)| {
+        let mut row = vec![
+            ("session_id", Value::Int(id.into())),
+            ("most_recent_session_id", Value::Int(id.into())),
+            ("connect_time", Value::DateTime(facts.since)),
+        ];
+        if let Some(connection) = facts.connection {
+            let encrypted = if connection.encrypted {
+                "TRUE"
+            } else {
+                "FALSE"
+            };
+            row.extend([
+                ("net_transport", Value::text("TCP")),
+                ("protocol_type", Value::text("TSQL")),
+                ("encrypt_option", Value::text(encrypted)),
+                ("auth_scheme", Value::text("SQL")),
+                ("net_packet_size", Value::Int(connection.packet_len.into())),
+                ("client_net_address", Value::Text(connection.client)),
+                ("client_tcp_port", Value::Int(connection.client_port.into())),
+                ("local_net_address", Value::Text(connection.local)),
+                ("local_tcp_port", Value::Int(connection.local_port.into())),
+            ]);
+        }
+        row
+    };
+    Ok(server.sessions.all().into_iter().map(row).collect())
+}
+
+/// The sessions as SQL Server's table of old had them.
+pub(super) fn processes(server: &Server, _: &str) -> Rows {
+    let activities = server.activities.lock().clone();
+    let row = |(id, facts): (u32, SessionFacts)| {
+        let (login, state) = (&facts.login, &facts.state);
+        let command = match (activities.get(&id), state.is_running) {
+            (Some(activity), _) => Value::text(activity.command),
+            // Which statement of a batch runs is known of backups and restores only.
+            (None, true) => Value::Null,
+            (None, false) => Value::text("AWAITING COMMAND"),
+        };
+        let status = if state.is_running {
+            "running"
+        } else {
+            "sleeping"
+        };
+        vec![
+            ("spid", Value::Int(id.into())),
+            ("blocked", Value::Int(0)),
+            ("dbid", number_of_database(server, &state.database)),
+            ("login_time", Value::DateTime(facts.since)),
+            (
+                "last_batch",
+                Value::DateTime(facts.begun.unwrap_or(facts.since)),
+            ),
+            ("ecid", Value::Int(0)),
+            ("open_tran", Value::Int(state.transactions.into())),
+            ("status", Value::text(status)),
+            ("hostname", Value::text(login.host.as_str())),
+            ("program_name", Value::text(login.program.as_str())),
+            ("cmd", command),
+            ("loginame", Value::text(login.user.as_str())),
+            ("sql_handle", Value::Binary(id.to_be_bytes().into())),
+            ("stmt_start", Value::Int(0)),
+            ("stmt_end", Value::Int(-1)),
+            ("request_id", Value::Int(0)),
+        ]
+    };
+    Ok(server.sessions.all().into_iter().map(row).collect())
+}
+
+/// Files as SQL Server's tables of old had them, of one database or with the number of each.
+fn older_files(server: &Server, database: Option<&str>) -> Vec<Facts> {
+    let mut all = data_files(server);
+    all.retain(|file| database.is_none_or(|d| file.database.eq_ignore_ascii_case(d)));
+    let row = |file: &DataFile| {
+        let logical = file.path.file_name().unwrap_or(file.path.as_os_str());
+        let mut row = vec![
+            ("fileid", Value::Int(1)),
+            ("groupid", Value::Int(1)),
+            ("size", file.pages.map_or(Value::Null, Value::Int)),
+            ("maxsize", Value::Int(-1)),
+            ("growth", Value::Int(0)),
+            ("name", Value::text(logical.to_string_lossy())),
+            ("filename", Value::text(file.path.display().to_string())),
+        ];
+        if database.is_none() {
+            row.push(("dbid", Value::Int(file.id)));
+        }
+        row
+    };
+    all.iter().map(row).collect()
+}
+
+pub(super) fn all_files(server: &Server, _: &str) -> Rows {
+    Ok(older_files(server, None))
+}
+
+pub(super) fn own_files(server: &Server, database: &str) -> Rows {
+    Ok(older_files(server, Some(database)))
+}
+
+/// The logical backup devices as SQL Server's table of old had them.
+pub(super) fn devices(server: &Server, _: &str) -> Rows {
+    /// A backup device that is a file.
+    const DISK: i64 = 2;
+    let row = |(name, path): (String, PathBuf)| {
+        vec![
+            ("name", Value::Text(name)),
+            ("cntrltype", Value::Int(DISK)),
+            ("phyname", Value::text(path.display().to_string())),
+        ]
+    };
+    Ok(server.kept.devices().into_iter().map(row).collect())
+}
+
+/// `DB_ID`.
+pub(super) fn database_id(server: &Server, name: &str) -> Option<i64> {
+    let same = |n: &str| n.eq_ignore_ascii_case(name);
+    if let Some(i) = SYSTEM_DATABASES.iter().position(|n| same(n)) {
+        return Some(i as i64 + 1);
+    }
+    let names = server.database_names();
+    let found = names.iter().position(|n| same(n))?;
+    Some(found as i64 + DATABASE_FIRST)
 }
 
 /// The database of a number.

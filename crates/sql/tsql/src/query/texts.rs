@@ -94,6 +94,41 @@ pub(super) fn agent_datetime(arguments: &[Value]) -> Result<Value> {
     super::cell::stored(convert(&Value::Text(text), Type::DateTime)?)
 }
 
+/// A name of an object as rows about objects are looked up by it: in lower case, with its database and its schema.
+pub(crate) fn object_key(database: &str, schema: &str, name: &str) -> String {
+    let name = name.trim_end_matches(' ');
+    format!("{database}\u{1}{schema}\u{1}{name}").to_lowercase()
+}
+
+/// The key of a name as a script writes it, in a database; NULL where it is no name.
+///
+/// Errors: 50002 for a temporary table, which only a name that is known before the query runs can mean.
+pub(super) fn object_key_of(values: &[Value]) -> Result<Value> {
+    let [Value::Text(name), Value::Text(here)] = values else {
+        return Ok(Value::Null);
+    };
+    let Some(parts) = parts(name) else {
+        return Ok(Value::Null);
+    };
+    let mut all = parts.iter().map(String::as_str);
+    let last = all.next().unwrap_or_default();
+    let schema = all.next().filter(|s| !s.is_empty()).unwrap_or("dbo");
+    let database = all.next().filter(|d| !d.is_empty());
+    let is_shared = last.starts_with("##");
+    if last.starts_with('#') && !is_shared {
+        let what = "the name of a temporary table that a column has";
+        return Err(message::NOT_HERE.with(&[&what]));
+    }
+    if all.next().is_some_and(|server| !server.is_empty()) {
+        return Ok(Value::Null);
+    }
+    let database = match is_shared {
+        true => "tempdb",
+        false => database.unwrap_or(here),
+    };
+    Ok(Value::Text(object_key(database, schema, last)))
+}
+
 /// The parts of a name, the last one first; `None`: it is none.
 pub(crate) fn parts(name: &str) -> Option<Vec<String>> {
     let mut parts = Vec::new();

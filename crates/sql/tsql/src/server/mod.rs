@@ -13,6 +13,7 @@ mod keys;
 pub(crate) mod objects;
 mod open;
 mod persistent;
+mod sessions;
 mod stored;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +35,9 @@ pub(crate) use self::keys::{KeyError, Keys, OpenMaster, master_context, text_of_
 pub(crate) use self::objects::is_shared;
 pub(crate) use self::open::{OpenTables, SessionKey};
 use self::persistent::PersistentState;
+pub use self::sessions::ClientLink;
+use self::sessions::SessionList;
+pub(crate) use self::sessions::{SESSION_FIRST, SessionFacts, SessionNumber, SessionState};
 use crate::convert::parse_moment;
 use crate::errorlog::ErrorLog;
 use crate::memory::Memory;
@@ -118,62 +122,10 @@ pub struct Server {
     pub(crate) log: ErrorLog,
     /// Databases that a session is restoring now, in lower case.
     restoring: Mutex<BTreeSet<String>>,
-    sessions: Mutex<Sessions>,
+    pub(crate) sessions: SessionList,
     next_key: AtomicU64,
     /// Held while rows of tables that stay, or a table's definition, are changed.
     pub(crate) open: Mutex<OpenTables>,
-}
-
-/// Lower numbers are the system's own sessions; higher ones than the last do not fit `@@SPID`'s smallint.
-const SESSION_FIRST: u32 = 51;
-const SESSION_LAST: u32 = 32_767;
-
-/// The numbers of sessions.
-struct Sessions {
-    next: u32,
-    live: BTreeSet<u32>,
-}
-
-impl Sessions {
-    /// The next free number; after the last one they start again.
-    fn take(&mut self) -> u32 {
-        let free = (self.next..=SESSION_LAST)
-            .chain(SESSION_FIRST..self.next)
-            .find(|n| !self.live.contains(n));
-        // If there are as many sessions as numbers, two share one: only views show the difference.
-        let number = free.unwrap_or(SESSION_FIRST);
-        self.live.insert(number);
-        self.next = match number {
-            SESSION_LAST => SESSION_FIRST,
-            number => number + 1,
-        };
-        number
-    }
-}
-
-/// A session's number; free again when it is dropped.
-pub(crate) struct SessionNumber {
-    server: Arc<Server>,
-    number: u32,
-}
-
-impl SessionNumber {
-    pub fn take(server: &Arc<Server>) -> SessionNumber {
-        SessionNumber {
-            number: server.sessions.lock().take(),
-            server: server.clone(),
-        }
-    }
-
-    pub fn get(&self) -> u32 {
-        self.number
-    }
-}
-
-impl Drop for SessionNumber {
-    fn drop(&mut self) {
-        self.server.sessions.lock().live.remove(&self.number);
-    }
 }
 
 /// A database that only one session restores until this is dropped: each step of a restore reads the state left by
@@ -218,10 +170,7 @@ impl Server {
             activities: Mutex::default(),
             trace_flags: Mutex::default(),
             restoring: Mutex::default(),
-            sessions: Mutex::new(Sessions {
-                next: SESSION_FIRST,
-                live: BTreeSet::new(),
-            }),
+            sessions: SessionList::default(),
             next_key: AtomicU64::default(),
             open: Mutex::default(),
         };
@@ -252,11 +201,6 @@ impl Server {
     /// Local time, to the millisecond.
     pub(crate) fn now(&self) -> DateTime {
         local(self.setup.context.clock.wall_ns() / 1000)
-    }
-
-    /// The numbers of the sessions that are there.
-    pub(crate) fn session_numbers(&self) -> Vec<u32> {
-        self.sessions.lock().live.iter().copied().collect()
     }
 
     /// The rows of `sys.dm_exec_requests`.
@@ -405,18 +349,5 @@ mod tests {
         ] {
             assert_eq!(at(text), Err(None), "{text}");
         }
-    }
-
-    #[test]
-    fn numbers_of_sessions_begin_again_and_skip_those_in_use() {
-        let mut sessions = Sessions {
-            next: SESSION_FIRST,
-            live: BTreeSet::new(),
-        };
-        assert_eq!((sessions.take(), sessions.take()), (51, 52));
-        sessions.live.remove(&52);
-        sessions.next = SESSION_LAST;
-        assert_eq!(sessions.take(), SESSION_LAST);
-        assert_eq!(sessions.take(), 52, "51 is still in use");
     }
 }

@@ -20,7 +20,7 @@ use longshore_pipeline::{
 };
 
 use super::device::{DEVICES_MAX, devices, is_readable, reach, recorded};
-use super::options::{CompressionChoice, Options};
+use super::options::{CompressionChoice, FILES_AND_GROUPS, Options, refused};
 use super::{FILES_SHOWN_MAX, LOG_FILE, encryption, ground, hear, media, object, processed};
 use crate::flow::{Flow, Out, SYSTEM_DATABASES, Stop};
 use crate::message::{self, Message};
@@ -90,8 +90,7 @@ fn one(session: &mut Session, backup: &Backup, out: &mut Out) -> Flow {
         return Err(message::SIMPLE_RECOVERY.with(&[&"BACKUP LOG"]).into());
     }
     if !parts.is_empty() {
-        let text = "files and filegroups";
-        return Err(message::OPTION_UNSUPPORTED.with(&[&text]).into());
+        return Err(refused(FILES_AND_GROUPS, WHOLE_BACKUP).into());
     }
     let devices = devices(session, &backup.to, &backup.options)?;
     check_ground(session, &devices)?;
@@ -165,17 +164,28 @@ pub(super) fn database(session: &Session, name: &str) -> Result<Database, Messag
     Ok(database)
 }
 
-fn check_mirrors(backup: &Backup) -> Result<(), Message> {
+/// Why a part of a database is not backed up.
+const WHOLE_BACKUP: &str = "a database is always backed up whole: the sources have no filegroups";
+
+/// Errors: 3010, 3205, 3218 with its reason.
+fn check_mirrors(backup: &Backup) -> Result<(), Vec<Message>> {
     let all: usize = backup.mirrors.iter().map(Vec::len).sum();
     if backup.to.len() + all > DEVICES_MAX {
-        return Err(message::TOO_MANY_DEVICES.with(&[&DEVICES_MAX]));
+        return Err(vec![message::TOO_MANY_DEVICES.with(&[&DEVICES_MAX])]);
     }
     if backup.mirrors.iter().any(|m| m.len() != backup.to.len()) {
-        return Err(message::MIRROR_UNEVEN.plain());
+        return Err(vec![message::MIRROR_UNEVEN.plain()]);
     }
     match backup.mirrors.is_empty() {
         true => Ok(()),
-        false => Err(message::MIRROR_EDITION.plain()),
+        false => {
+            let text =
+                "MIRROR TO: this version writes each set once; run a second BACKUP WITH COPY_ONLY";
+            Err(vec![
+                message::MIRROR_EDITION.plain(),
+                message::DETAIL.with(&[&text]),
+            ])
+        }
     }
 }
 

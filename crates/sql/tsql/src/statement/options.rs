@@ -134,14 +134,14 @@ const EITHER: &[&[Key]] = &[
 ];
 
 impl Options {
-    /// Reads the options of a statement. Errors: 3031, 3032 and those for invalid values.
+    /// Reads the options of a statement. Errors: 3031, 3032 and those for invalid values; after 3032 the reason.
     pub fn of(
         session: &Session,
         settings: &[Setting],
         statement: Applies,
         devices: &[DeviceSpec],
-    ) -> Result<Options, Message> {
-        check_conflicts(settings)?;
+    ) -> Result<Options, Vec<Message>> {
+        check_conflicts(settings).map_err(|conflict| vec![conflict])?;
         let mut options = Options {
             to: Destination::of(devices),
             ..Options::default()
@@ -149,16 +149,17 @@ impl Options {
         for setting in settings {
             let spec = setting.key.spec();
             if !spec.applies.has(statement) {
-                return Err(unsupported(spec));
+                return Err(vec![unsupported(spec)]);
             }
             let fate = match statement.has(Applies::BACKUP) {
                 true => spec.in_backup,
                 false => spec.in_restore,
             };
-            if let Fate::Refused(_) = fate {
-                return Err(unsupported(spec));
+            if let Fate::Refused(reason) = fate {
+                return Err(refused(spec.word, reason));
             }
-            options.take(&OptionUse { session, setting })?;
+            let taken = options.take(&OptionUse { session, setting });
+            taken.map_err(|wrong| vec![wrong])?;
         }
         Ok(options)
     }
@@ -297,6 +298,21 @@ fn check_conflicts(settings: &[Setting]) -> Result<(), Message> {
         seen.push(b);
     }
     Ok(())
+}
+
+/// The words of 3032 for a part of a database.
+pub(super) const FILES_AND_GROUPS: &str = "files and filegroups";
+
+/// 3032 for an option or a part that is refused, and the reason after it.
+pub(super) fn refused(what: &str, reason: &str) -> Vec<Message> {
+    let named = match what.contains(char::is_lowercase) {
+        true => what.to_owned(),
+        false => what.to_lowercase(),
+    };
+    vec![
+        message::OPTION_UNSUPPORTED.with(&[&named]),
+        message::DETAIL.with(&[&format!("{what}: {reason}")]),
+    ]
 }
 
 fn unsupported(spec: &Spec) -> Message {

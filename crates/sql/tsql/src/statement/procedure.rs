@@ -56,6 +56,8 @@ const PROCEDURES: &[Procedure] = &[
     ("sp_dropdevice", sp_dropdevice),
     (EXECUTE_SQL, sp_executesql),
     ("sp_helpdb", reports::help_database),
+    ("sp_helpdevice", reports::help_device),
+    ("sp_helpfile", reports::help_file),
     ("sp_helptext", routine::help_text),
     ("sp_maintplan_delete_log", reports::purge_nothing),
     ("sp_MSforeachdb", reports::for_each_database),

@@ -1,4 +1,4 @@
-//! Procedures that tell about the server: sp_who, sp_helpdb, sp_spaceused, sp_MSforeachdb; and those that purge what there is not.
+//! Procedures that tell about the server: sp_who, sp_helpdb, sp_helpfile, sp_spaceused, sp_MSforeachdb; and those that purge what there is not.
 //!
 //! Invariants
 //! - Nothing is changed but by the text that sp_MSforeachdb is given.
@@ -10,17 +10,73 @@ use std::collections::BTreeMap;
 use super::arguments::Arguments;
 use super::catalog;
 use crate::convert::convert;
-use crate::flow::{FIRST_DATABASE, Flow, Out, SYSTEM_DATABASES};
+use crate::flow::{Flow, Out, SYSTEM_DATABASES};
 use crate::message::{self, Message};
 use crate::query;
+use crate::server::{Activity, SessionFacts};
 use crate::session::Session;
 use crate::sink::Command;
 use crate::syntax::Fragment;
 use crate::value::{Column, Type, Value};
 
+/// Who a report is about.
+enum Wanted {
+    All,
+    /// Those that do not wait for a command.
+    Active,
+    Session(u32),
+    Login(String),
+}
+
+impl Wanted {
+    fn of(given: Option<Value>) -> Wanted {
+        let given = match given {
+            None | Some(Value::Null) => return Wanted::All,
+            Some(given) => given.to_string(),
+        };
+        match given.trim().parse() {
+            Ok(number) => Wanted::Session(number),
+            Err(_) if given.eq_ignore_ascii_case("active") => Wanted::Active,
+            Err(_) => Wanted::Login(given),
+        }
+    }
+
+    /// Those of the sessions that are wanted. Errors: 15007 for a login that has none.
+    fn chosen(&self, session: &Session) -> Result<Vec<(u32, SessionFacts)>, Message> {
+        let all = session.server.sessions.all().into_iter();
+        let is_wanted = |(id, facts): &(u32, SessionFacts)| match self {
+            Wanted::All => true,
+            Wanted::Active => facts.state.is_running,
+            Wanted::Session(number) => id == number,
+            Wanted::Login(name) => facts.login.user.eq_ignore_ascii_case(name),
+        };
+        let chosen: Vec<_> = all.filter(is_wanted).collect();
+        match self {
+            Wanted::Login(name) if chosen.is_empty() => Err(message::LOGIN_UNKNOWN.with(&[name])),
+            _ => Ok(chosen),
+        }
+    }
+}
+
+/// What a session does; of a batch only backups and restores are known, and the one that asks.
+fn command_of(
+    session: &Session,
+    id: u32,
+    facts: &SessionFacts,
+    activities: &BTreeMap<u32, Activity>,
+) -> Value {
+    match activities.get(&id) {
+        _ if id == session.id() => Value::text("EXECUTE"),
+        Some(activity) => Value::text(activity.command),
+        None if facts.state.is_running => Value::Null,
+        None => Value::text("AWAITING COMMAND"),
+    }
+}
+
 /// The sessions: who is there, and what runs.
 pub(super) fn who(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
-    let [_] = arguments.of(["@loginame"])?;
+    let [login] = arguments.of(["@loginame"])?;
+    let chosen = Wanted::of(login).chosen(session)?;
     let columns = [
         ("spid", Type::SmallInt),
         ("ecid", Type::SmallInt),
@@ -35,35 +91,22 @@ pub(super) fn who(session: &mut Session, arguments: &Arguments, out: &mut Out) -
     out.sink
         .columns(&columns.map(|(name, kind)| Column::new(name, kind)))?;
     let activities = session.server.activities.lock().clone();
-    let ids = session.server.session_numbers();
-    let count = ids.len() as u64;
-    for id in ids {
-        let is_own = id == session.id();
-        let activity = activities.get(&id);
-        let database = match activity {
-            Some(activity) => activity.database.clone(),
-            None if is_own => session.database.clone(),
-            None => FIRST_DATABASE.to_owned(),
+    let count = chosen.len() as u64;
+    for (id, facts) in chosen {
+        let status = match facts.state.is_running {
+            true => "runnable",
+            false => "sleeping",
         };
-        let own = |text: &str| match is_own {
-            true => Value::text(text),
-            false => Value::text(""),
-        };
-        let command = activity.map_or("AWAITING COMMAND", |a| a.command);
-        let status = if activity.is_some() || is_own {
-            "runnable"
-        } else {
-            "sleeping"
-        };
+        let command = command_of(session, id, &facts, &activities);
         out.sink.row(&[
             Value::Int(id.into()),
             Value::Int(0),
             Value::text(status),
-            own(&session.login.user),
-            own(&session.login.host),
+            Value::Text(facts.login.user),
+            Value::Text(facts.login.host),
             Value::text("0    "),
-            Value::Text(database),
-            Value::text(if is_own { "EXECUTE" } else { command }),
+            Value::Text(facts.state.database),
+            command,
             Value::Int(0),
         ])?;
     }
@@ -73,7 +116,7 @@ pub(super) fn who(session: &mut Session, arguments: &Arguments, out: &mut Out) -
 /// The same with the columns of `sp_who2`; `active` leaves out who waits for a command.
 pub(super) fn who_2(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
     let [login] = arguments.of(["@loginame"])?;
-    let active_only = login.is_some_and(|l| l.to_string().eq_ignore_ascii_case("active"));
+    let chosen = Wanted::of(login).chosen(session)?;
     let columns = [
         ("SPID", Type::Char(5)),
         ("Status", Type::nvarchar(30)),
@@ -92,44 +135,99 @@ pub(super) fn who_2(session: &mut Session, arguments: &Arguments, out: &mut Out)
     out.sink
         .columns(&columns.map(|(name, kind)| Column::new(name, kind)))?;
     let activities = session.server.activities.lock().clone();
-    let mut count = 0;
-    for id in session.server.session_numbers() {
-        let is_own = id == session.id();
-        let activity = activities.get(&id);
-        if active_only && activity.is_none() && !is_own {
-            continue;
-        }
-        let (status, command) = match (activity, is_own) {
-            (_, true) => ("RUNNABLE", "EXECUTE"),
-            (Some(activity), false) => ("RUNNABLE", activity.command),
-            (None, false) => ("sleeping", "AWAITING COMMAND"),
+    let count = chosen.len() as u64;
+    for (id, facts) in chosen {
+        let status = match facts.state.is_running {
+            true => "RUNNABLE",
+            false => "sleeping",
         };
-        let database = match activity {
-            Some(activity) => activity.database.clone(),
-            None if is_own => session.database.clone(),
-            None => FIRST_DATABASE.to_owned(),
-        };
-        let own = |text: &str| match is_own {
-            true => Value::text(text),
-            false => Value::text("  ."),
+        let command = command_of(session, id, &facts, &activities);
+        let begun = facts.begun.unwrap_or(facts.since);
+        let begun = begun.strftime("%m/%d %H:%M:%S").to_string();
+        let host = match facts.login.host.as_str() {
+            "" => "  .",
+            host => host,
         };
         let number = Value::text(format!("{id:<5}"));
         out.sink.row(&[
             number.clone(),
             Value::text(status),
-            own(&session.login.user),
-            own(&session.login.host),
+            Value::Text(facts.login.user),
+            Value::text(host),
             Value::text("  .  "),
-            Value::Text(database),
-            Value::text(command),
+            Value::Text(facts.state.database),
+            command,
             Value::Null,
             Value::Null,
-            Value::Null,
-            own(&session.login.program),
+            Value::Text(begun),
+            Value::Text(facts.login.program),
             number,
             Value::text("0    "),
         ])?;
-        count += 1;
+    }
+    Ok(out.done(Command::Execute, Some(count))?)
+}
+
+/// The files of a database as procedures show them, from `sys.database_files` or `sys.master_files`.
+const FILE_COLUMNS: &str = "name, CAST(file_id AS smallint) AS fileid, physical_name AS filename, \
+     CAST(CASE data_space_id WHEN 1 THEN 'PRIMARY' END AS nvarchar(128)) AS filegroup, \
+     CAST(CAST(CAST(size AS bigint) * 8 AS varchar(15)) + ' KB' AS nvarchar(18)) AS size, \
+     CAST(CASE max_size WHEN -1 THEN 'Unlimited' ELSE CAST(CAST(max_size AS bigint) * 8 AS varchar(15)) + ' KB' END \
+     AS nvarchar(18)) AS maxsize, \
+     CAST(CAST(CAST(growth AS bigint) * 8 AS varchar(15)) + ' KB' AS nvarchar(18)) AS growth, \
+     CAST('data only' AS varchar(9)) AS usage";
+
+/// The files of the database in use, or one of them. Errors: 15325.
+pub(super) fn help_file(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
+    let [name] = arguments.of(["@filename"])?;
+    let mut text = format!("SELECT {FILE_COLUMNS} FROM sys.database_files");
+    if let Some(name) = name.filter(|n| !n.is_null()) {
+        let name = name.to_string();
+        let filter = format!(" WHERE name = N'{}'", name.replace('\'', "''"));
+        let asked = format!("SELECT COUNT(*) FROM sys.database_files{filter}");
+        let found = query::scalar(
+            &session.query_context(),
+            &Fragment::new(format!("({asked})")),
+        )?;
+        if found.value == Value::Int(0) {
+            return Err(message::FILE_UNKNOWN.with(&[&"file", &name]).into());
+        }
+        text += &filter;
+    }
+    catalog::show(session, text + " ORDER BY fileid", BTreeMap::new(), out)
+}
+
+/// The logical backup devices, or one of them; what there is no fact of is NULL. Errors: 15015.
+pub(super) fn help_device(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
+    /// A device that is a file.
+    const DISK: i64 = 2;
+    let [name] = arguments.of(["@devname"])?;
+    let mut devices = session.server.kept.devices();
+    if let Some(name) = name.filter(|n| !n.is_null()) {
+        let name = name.to_string();
+        devices.retain(|(known, _)| known.eq_ignore_ascii_case(&name));
+        if devices.is_empty() {
+            return Err(message::DEVICE_NOT_THERE.with(&[&name]).into());
+        }
+    }
+    out.sink.columns(&[
+        Column::new("device_name", Type::nvarchar(128)),
+        Column::new("physical_name", Type::nvarchar(260)),
+        Column::new("description", Type::nvarchar(255)),
+        Column::new("status", Type::Int),
+        Column::new("cntrltype", Type::SmallInt),
+        Column::new("size", Type::Int),
+    ])?;
+    let count = devices.len() as u64;
+    for (name, path) in devices {
+        out.sink.row(&[
+            Value::Text(name),
+            Value::text(path.display().to_string()),
+            Value::Null,
+            Value::Null,
+            Value::Int(DISK),
+            Value::Null,
+        ])?;
     }
     Ok(out.done(Command::Execute, Some(count))?)
 }
@@ -199,19 +297,19 @@ pub(super) fn log_event(session: &mut Session, arguments: &Arguments, out: &mut 
 /// The databases, or one of them. Errors: 15010.
 pub(super) fn help_database(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
     let [name] = arguments.of(["@dbname"])?;
-    let query = "SELECT d.name, STR(ISNULL(SUM(CAST(f.size AS bigint)), 0) * 8 / 1024.0, 10, 2) + ' MB' AS db_size, \
+    let query = "SELECT d.name, STR(SUM(CAST(f.size AS bigint)) * 8 / 1024.0, 10, 2) + ' MB' AS db_size, \
                  'sa' AS owner, CAST(d.database_id AS smallint) AS dbid, \
                  CONVERT(nvarchar(11), d.create_date, 100) AS created, \
                  'Status=' + d.state_desc + ', Updateability=READ_WRITE, UserAccess=' + d.user_access_desc + \
                  ', Recovery=' + d.recovery_model_desc AS status, d.compatibility_level \
                  FROM sys.databases d LEFT JOIN sys.master_files f ON f.database_id = d.database_id";
-    let filter = match name {
-        None | Some(Value::Null) => String::new(),
+    let name = name.filter(|n| !n.is_null()).map(|n| n.to_string());
+    let filter = match &name {
+        None => String::new(),
         Some(name) => {
-            let name = name.to_string();
             let mut known = session.server.database_names().into_iter();
-            if !known.any(|known| known.eq_ignore_ascii_case(&name)) {
-                return Err(message::DATABASE_UNKNOWN.with(&[&name]).into());
+            if !known.any(|known| known.eq_ignore_ascii_case(name)) {
+                return Err(message::DATABASE_UNKNOWN.with(&[name]).into());
             }
             format!(" WHERE d.name = N'{}'", name.replace('\'', "''"))
         }
@@ -223,7 +321,15 @@ pub(super) fn help_database(session: &mut Session, arguments: &Arguments, out: &
     let sqlite = session.query_context().sqlite(&plan)?;
     out.sink.columns(&plan.columns)?;
     let count = sqlite.run(&plan, &mut |row| Ok(out.sink.row(&row)?))?;
-    Ok(out.done(Command::Execute, Some(count))?)
+    out.done(Command::Execute, Some(count))?;
+    let Some(name) = name else {
+        return Ok(());
+    };
+    let text = format!(
+        "SELECT {FILE_COLUMNS} FROM sys.master_files WHERE database_id = DB_ID(N'{}') ORDER BY fileid",
+        name.replace('\'', "''")
+    );
+    catalog::show(session, text, BTreeMap::new(), out)
 }
 
 /// The size of the database in use, or of a table of it. NULL is what only the database's own engine knows.
@@ -262,7 +368,7 @@ pub(super) fn space_used(session: &mut Session, arguments: &Arguments, out: &mut
         );
         return catalog::show(session, text, BTreeMap::new(), out);
     }
-    let pages = "ISNULL(SUM(CAST(size AS bigint)), 0)";
+    let pages = "SUM(CAST(size AS bigint))";
     let size = format!(
         "DB_NAME() AS database_name, CAST(LTRIM(STR({pages} * 8 / 1024.0, 15, 2)) + ' MB' AS varchar(18)) AS database_size, \
          {unknown} AS [unallocated space]"

@@ -23,7 +23,7 @@ use longshore_pipeline::{
 };
 
 use super::device::{devices, named_path, reach};
-use super::options::Options;
+use super::options::{FILES_AND_GROUPS, Options, refused};
 use super::restoring::{
     ARCHIVES_NOTHING, RestoreMessages, goes_on_archiving, request, run, say_end,
 };
@@ -306,11 +306,15 @@ fn remember(session: &mut Session, restored: &RestoredDatabase, out: &mut Out) -
     Ok(out.say(message::WARNING.with(&[&text]))?)
 }
 
-fn check_parts(parts: &[Part]) -> Result<(), Message> {
-    match parts.is_empty() {
-        true => Ok(()),
-        false => Err(message::OPTION_UNSUPPORTED.with(&[&"files and filegroups"])),
-    }
+fn check_parts(parts: &[Part]) -> Result<(), Vec<Message>> {
+    let Some(part) = parts.first() else {
+        return Ok(());
+    };
+    let reason = match part {
+        Part::Page(_) => "pages are not restored one by one: a database is always restored whole",
+        _ => "a database is always restored whole: the sources have no filegroups",
+    };
+    Err(refused(FILES_AND_GROUPS, reason))
 }
 
 /// Whether a set belongs to the database's family: to the cluster with its system identifier, if known; otherwise to

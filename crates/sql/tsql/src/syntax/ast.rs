@@ -41,6 +41,18 @@ pub enum Statement {
         with_override: bool,
     },
     Use(String),
+    /// A statement of SQL Server's that is refused by name when it is reached.
+    Refused {
+        /// The words of the refusal.
+        what: String,
+        /// The statement, without the literals of a secret.
+        text: String,
+    },
+    /// `KILL 52`; `status`: WITH STATUSONLY.
+    Kill {
+        session: i64,
+        status: bool,
+    },
     /// `ALTER DATABASE … SET SINGLE_USER`; the clause about other users is dropped.
     AlterAccess {
         database: String,

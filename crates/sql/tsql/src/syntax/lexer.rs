@@ -94,6 +94,11 @@ impl<'a> Lexer<'a> {
         Lexer { text, at: 0 }
     }
 
+    /// Goes on at an earlier position.
+    pub fn return_to(&mut self, at: usize) {
+        self.at = at;
+    }
+
     fn peek(&self, ahead: usize) -> u8 {
         *self.text.as_bytes().get(self.at + ahead).unwrap_or(&0)
     }

@@ -467,6 +467,11 @@ impl Display for Statement {
                 with_override: false,
             } => f.write_str("RECONFIGURE"),
             Statement::Use(name) => write!(f, "USE {}", bracketed(name)),
+            Statement::Refused { text, .. } => f.write_str(text),
+            Statement::Kill { session, status } => {
+                let words = if *status { " WITH STATUSONLY" } else { "" };
+                write!(f, "KILL {session}{words}")
+            }
             Statement::AlterAccess { database, access } => {
                 write!(f, "ALTER DATABASE {} SET {access}", bracketed(database))
             }

@@ -29,7 +29,7 @@ pub const SET_OPTIONS: &[(&str, SetFate)] = &[
     ("CONCAT_NULL_YIELDS_NULL", Only(&["ON"])),
     ("CONTEXT_INFO", Phrase),
     ("CURSOR_CLOSE_ON_COMMIT", Accepted),
-    ("DATEFIRST", Only(&["7"])),
+    ("DATEFIRST", Honoured),
     ("DATEFORMAT", Only(&["MDY"])),
     ("DEADLOCK_PRIORITY", Accepted),
     ("FIPS_FLAGGER", Phrase),
@@ -55,6 +55,104 @@ pub const SET_OPTIONS: &[(&str, SetFate)] = &[
     ("TRANSACTION", Phrase),
     ("XACT_ABORT", Honoured),
 ];
+
+/// The bits of `@@OPTIONS` for options that change nothing here.
+const BITS: &[(&str, i64)] = &[
+    ("CURSOR_CLOSE_ON_COMMIT", 4),
+    ("ANSI_WARNINGS", 8),
+    ("ANSI_PADDING", 16),
+    ("ARITHABORT", 64),
+    ("ARITHIGNORE", 128),
+    ("QUOTED_IDENTIFIER", 256),
+    ("ANSI_NULL_DFLT_ON", NULL_DEFAULT_ON),
+    ("ANSI_NULL_DFLT_OFF", NULL_DEFAULT_OFF),
+    ("NUMERIC_ROUNDABORT", 8192),
+];
+const NULL_DEFAULT_ON: i64 = 1024;
+const NULL_DEFAULT_OFF: i64 = 2048;
+
+/// The bits that SET ANSI_DEFAULTS ON switches on, of those above.
+const OF_DEFAULTS: i64 = 4 | 8 | 16 | 256 | NULL_DEFAULT_ON;
+
+/// ANSI_WARNINGS, ANSI_PADDING, ANSI_NULLS, ARITHABORT, QUOTED_IDENTIFIER, ANSI_NULL_DFLT_ON and CONCAT_NULL_YIELDS_NULL: as
+/// clients begin.
+const BITS_FIRST: i64 = 5496;
+
+/// Weeks begin with Sunday in us_english.
+const DATE_FIRST: i64 = 7;
+
+/// The levels of SET TRANSACTION ISOLATION LEVEL, as views number them.
+const LEVELS: &[(&str, i64)] = &[
+    ("READ UNCOMMITTED", 1),
+    ("READ COMMITTED", 2),
+    ("REPEATABLE READ", 3),
+    ("SERIALIZABLE", 4),
+    ("SNAPSHOT", 5),
+];
+
+/// Options as a session has set them, most of which have no effect here: scripts ask for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ToldOptions {
+    /// Of `@@OPTIONS`.
+    pub bits: i64,
+    /// In milliseconds; -1: for ever.
+    pub lock_timeout: i64,
+    /// From 1, READ UNCOMMITTED, to 5, SNAPSHOT.
+    pub isolation: i64,
+    /// The day that weeks begin with, from 1, Monday, to 7, Sunday: this one has an effect.
+    pub date_first: i64,
+}
+
+impl Default for ToldOptions {
+    fn default() -> ToldOptions {
+        ToldOptions {
+            bits: BITS_FIRST,
+            lock_timeout: -1,
+            isolation: 2,
+            date_first: DATE_FIRST,
+        }
+    }
+}
+
+impl ToldOptions {
+    /// Notes what a SET says.
+    pub fn set(&mut self, words: &[String]) {
+        let Some((value, names)) = words.split_last() else {
+            return;
+        };
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        match words.as_slice() {
+            ["DATEFIRST", day] => self.date_first = day.parse().unwrap_or(DATE_FIRST),
+            ["LANGUAGE", _] => self.date_first = DATE_FIRST,
+            ["LOCK_TIMEOUT", time] => self.lock_timeout = time.parse().unwrap_or(-1),
+            ["TRANSACTION", "ISOLATION", "LEVEL", level @ ..] => {
+                let level = level.join(" ");
+                let found = LEVELS.iter().find(|(name, _)| *name == level);
+                self.isolation = found.map_or(self.isolation, |(_, number)| *number);
+            }
+            _ => {}
+        }
+        let on = value == "ON";
+        for name in names {
+            if name == "ANSI_DEFAULTS" && on {
+                self.bits |= OF_DEFAULTS;
+            }
+            let Some((_, bit)) = BITS.iter().find(|(known, _)| known == name) else {
+                continue;
+            };
+            match on {
+                true => self.bits |= bit,
+                false => self.bits &= !bit,
+            }
+            // One of the two at most is on.
+            match *bit {
+                NULL_DEFAULT_ON if on => self.bits &= !NULL_DEFAULT_OFF,
+                NULL_DEFAULT_OFF if on => self.bits &= !NULL_DEFAULT_ON,
+                _ => {}
+            }
+        }
+    }
+}
 
 /// SQL Server's state of 195 for an option of SET.
 const STATE: u8 = 5;

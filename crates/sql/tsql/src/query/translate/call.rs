@@ -1,8 +1,8 @@
 //! Translates calls of functions: aggregates, ranking functions, and scalar functions.
 //!
 //! A function that SQLite computes alike keeps its name; the others become functions of ours. Functions of the server,
-//! such as SERVERPROPERTY and DB_NAME, are evaluated before the query runs, so their arguments must be constants. An
-//! unknown function is refused with SQL Server's message; none is guessed.
+//! such as SERVERPROPERTY and OBJECT_ID, are evaluated before the query runs where their arguments name no column; else
+//! they are looked up for each row (`lookup.rs`). An unknown function is refused with SQL Server's message; none is guessed.
 //!
 //! Invariants
 //! - The name of a called function comes from a table of this file or from a fixed list, never from the query.
@@ -19,22 +19,23 @@ use sqlparser::ast::{
 };
 
 use super::expression::scale_of;
-use super::lookup::DBO;
+use super::lookup::{DBO, server_property};
 use super::state::{Markup, Translator, TypedSql, direction, folded, not_here};
 use super::tables;
 use crate::convert::{PRECISION_MAX, convert};
+use crate::flow::Stop;
 use crate::message::{self, Message};
-use crate::query::collation::{self, Collation};
-use crate::query::known::{PRODUCT_VERSION, version};
+use crate::query::collation::Collation;
 use crate::query::moment::DatePart;
 use crate::query::number::{average, sum, wider};
 use crate::query::objects::constraint_id;
+use crate::query::plan::QueryPlan;
 use crate::query::schema::database_id;
 use crate::query::sql::{Node, Parameter, Sql};
 use crate::query::texts;
 use crate::query::views::number_of;
-use crate::server::{Server, is_shared};
-use crate::value::{LENGTH_MAX, SCALE_MAX, Temporal, Type, Value};
+use crate::server::is_shared;
+use crate::value::{Column, LENGTH_MAX, SCALE_MAX, Temporal, Type, Value};
 
 /// The type of texts that functions make: of one or two bytes per character, bounded or not, like their arguments.
 const TEXT: Type = Type::VarChar(Some(LENGTH_MAX));
@@ -116,6 +117,19 @@ const SIMPLE: &[(&str, usize, usize, &str, &str, Type)] = &[
         "ts_json_query",
         Type::NVarChar(None),
     ),
+];
+
+/// Functions of the server's with arguments: with those that are the same for all rows they have one value.
+const OF_SERVER: &[&str] = &[
+    "COL_LENGTH",
+    "CONNECTIONPROPERTY",
+    "CURSOR_STATUS",
+    "DB_ID",
+    "IDENT_CURRENT",
+    "IDENT_INCR",
+    "IDENT_SEED",
+    "OBJECT_ID",
+    "SERVERPROPERTY",
 ];
 
 /// Functions of SQL Server that are refused by name.
@@ -337,14 +351,11 @@ impl Translator<'_> {
         if let Some(typed) = self.of_several_kinds(&name, &arguments)? {
             return Ok(typed);
         }
-        let is_known = |expr: &&Expr| match expr {
-            Expr::Value(_) | Expr::Prefixed { .. } => true,
-            Expr::Identifier(word) => word.value.starts_with('@'),
-            Expr::Function(_) => true,
-            _ => false,
-        };
-        if arguments.iter().all(is_known)
-            && let Some((kind, value)) = self.of_server(&name, &arguments)?
+        if let Some(typed) = self.of_rights(&name, &arguments)? {
+            return Ok(typed);
+        }
+        if let Some(values) = self.known_arguments(&name, &arguments)?
+            && let Some((kind, value)) = self.of_server(&name, &values)?
         {
             return Ok(TypedSql::of(self.bind_long(value)?, kind));
         }
@@ -682,6 +693,25 @@ impl Translator<'_> {
                 let at = self.expression(at)?.sql;
                 Ok(Some(TypedSql::of(Sql::call("ts_offset", [at]), Type::Int)))
             }
+            ("DATEPART", [Expr::Identifier(part), at])
+                if self.context.date_first != 7
+                    && matches!(
+                        DatePart::of(&part.value),
+                        Some(DatePart::Week | DatePart::WeekDay)
+                    ) =>
+            {
+                let part = self.bind(Value::text(part.value.as_str()));
+                let at = self.expression(at)?.sql;
+                let first = self.bind(Value::Int(self.context.date_first));
+                let sql = Sql::call("ts_datepart_first", [part, at, first]);
+                Ok(Some(TypedSql::of(sql, Type::Int)))
+            }
+            ("DATENAME", [Expr::Identifier(part), _])
+                if self.context.date_first != 7
+                    && DatePart::of(&part.value) == Some(DatePart::Week) =>
+            {
+                Err(not_here("DATENAME of a week under SET DATEFIRST"))
+            }
             ("DATEPART" | "DATENAME", [part, at]) => {
                 let part = self.date_part(part)?;
                 let at = self.expression(at)?.sql;
@@ -799,7 +829,10 @@ impl Translator<'_> {
                 }
                 Ok(Some(TypedSql::new(Sql::case(branches, None), kind)))
             }
-            ("FORMAT", [value, pattern] | [value, pattern, _]) => {
+            ("FORMAT", [value, pattern, culture @ ..]) if culture.len() <= 1 => {
+                if let Some(culture) = culture.first() {
+                    self.check_culture(culture)?;
+                }
                 let value = self.expression(value)?;
                 let pattern = self.as_text(pattern)?;
                 let word = match value.kind() {
@@ -896,11 +929,104 @@ impl Translator<'_> {
         }
     }
 
+    /// The culture of FORMAT: texts of the only language here. Errors: 50002 for another culture.
+    fn check_culture(&mut self, culture: &Expr) -> Result<(), Message> {
+        let known = self.known_value(culture)?;
+        let refused = |what: &str| Err(not_here(&format!("FORMAT with the culture {what}")));
+        match known {
+            None => refused("of a column"),
+            Some(Value::Null) => Ok(()),
+            Some(culture) => {
+                let culture = culture.to_string();
+                match culture.eq_ignore_ascii_case("en-US") {
+                    true => Ok(()),
+                    false => refused(&culture),
+                }
+            }
+        }
+    }
+
+    /// Rights, of which a login has all: nothing is denied here. The arguments may be anything.
+    fn of_rights(&mut self, name: &str, arguments: &[&Expr]) -> Result<Option<TypedSql>, Message> {
+        let kind = match (name, arguments.len()) {
+            ("HAS_PERMS_BY_NAME", 3..=5) => Type::Int,
+            ("IS_MEMBER", 1) | ("IS_ROLEMEMBER", 1 | 2) => Type::Int,
+            ("FN_HADR_BACKUP_IS_PREFERRED_REPLICA", 1) => Type::Bit,
+            _ => return Ok(None),
+        };
+        for argument in arguments {
+            self.expression(argument)?;
+        }
+        Ok(Some(TypedSql::of(self.bind(Value::Int(1)), kind)))
+    }
+
+    /// The values of the arguments of a function of the server's, if it has the same for all rows. `None`: another function,
+    /// or an argument that names a column.
+    fn known_arguments(
+        &mut self,
+        name: &str,
+        arguments: &[&Expr],
+    ) -> Result<Option<Vec<Value>>, Message> {
+        if !(arguments.is_empty() || OF_SERVER.contains(&name)) {
+            return Ok(None);
+        }
+        let mut values = Vec::new();
+        for argument in arguments {
+            match self.known_value(argument)? {
+                Some(value) => values.push(value),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(values))
+    }
+
+    /// The value of an expression that names no column. `None`: it names one.
+    pub(super) fn known_value(&mut self, expr: &Expr) -> Result<Option<Value>, Message> {
+        let is_plain = match expr {
+            Expr::Value(_) | Expr::Prefixed { .. } => true,
+            Expr::Identifier(word) => word.value.starts_with('@'),
+            _ => false,
+        };
+        if is_plain {
+            return self.bound_value(expr);
+        }
+        // A variable that this SELECT sets has another value in each row.
+        if self.stepwise.is_some() {
+            return Ok(None);
+        }
+        let mut alone = Translator::new(&self.context, self.literals);
+        alone.queries = 1;
+        alone.depth = self.depth;
+        let typed = match alone.expression(expr) {
+            Ok(typed) => typed,
+            Err(unbound) if matches!(unbound.number, 207 | 4104) => return Ok(None),
+            Err(wrong) => return Err(wrong),
+        };
+        let plan = QueryPlan {
+            sql: format!("SELECT {}", typed.sql),
+            columns: vec![Column::new("", typed.kind())],
+            values: alone.values.into_iter().map(Value::from).collect(),
+            views: alone.views,
+            tables: alone.tables,
+            functions: alone.functions,
+            ..QueryPlan::default()
+        };
+        let sqlite = self.context.sqlite(&plan)?;
+        let mut found = None;
+        let ran = sqlite.run(&plan, &mut |mut row| {
+            found = row.pop();
+            Ok(())
+        });
+        self.context.give_back(sqlite, &plan);
+        ran.map_err(Stop::message)?;
+        Ok(Some(found.unwrap_or(Value::Null)))
+    }
+
     /// Functions whose value is known before the query runs.
     fn of_server(
         &mut self,
         name: &str,
-        arguments: &[&Expr],
+        arguments: &[Value],
     ) -> Result<Option<(Type, Value)>, Message> {
         let context = self.context;
         let text = |text: &str| Ok(Some((NAME, Value::text(text))));
@@ -911,18 +1037,14 @@ impl Translator<'_> {
                 Ok(Some((Type::SmallInt, id.map_or(Value::Null, Value::Int))))
             }
             ("DB_ID", [name]) => {
-                let name = self.constant(name)?.to_string();
-                let id = database_id(context.server, &name);
+                let id = database_id(context.server, &name.to_string());
                 Ok(Some((Type::SmallInt, id.map_or(Value::Null, Value::Int))))
             }
             ("SERVERPROPERTY", [property]) => {
-                let property = self.constant(property)?.to_string();
-                Ok(Some(server_property(context.server, &property)))
+                Ok(Some(server_property(context.server, &property.to_string())))
             }
-            ("SUSER_NAME" | "SUSER_SNAME" | "ORIGINAL_LOGIN" | "USER_NAME", []) => {
-                text(&context.login.user)
-            }
-            ("SCHEMA_NAME", []) => text(DBO),
+            ("SUSER_NAME" | "SUSER_SNAME" | "ORIGINAL_LOGIN", []) => text(&context.login.user),
+            ("USER_NAME" | "SCHEMA_NAME", []) => text(DBO),
             ("SCHEMA_ID", []) => Ok(Some((Type::Int, Value::Int(1)))),
             ("HOST_NAME", []) => text(&context.login.host),
             ("APP_NAME", []) => text(&context.login.program),
@@ -932,17 +1054,29 @@ impl Translator<'_> {
                 let value = bits as f64 / (1_u64 << 53) as f64;
                 Ok(Some((Type::Float, Value::Float(value))))
             }
-            ("IS_SRVROLEMEMBER" | "HAS_DBACCESS", [_]) => Ok(Some((Type::Int, Value::Int(1)))),
-            ("HAS_PERMS_BY_NAME", [_, _, _]) => Ok(Some((Type::Int, Value::Int(1)))),
-            ("OBJECT_ID", [name]) => self.object_id(name, None).map(Some),
-            ("OBJECT_ID", [name, kind]) => self.object_id(name, Some(kind)).map(Some),
+            ("OBJECT_ID", [name]) => Ok(Some(self.object_id(name, None))),
+            ("OBJECT_ID", [name, kind]) => Ok(Some(self.object_id(name, Some(kind)))),
+            ("IDENT_CURRENT" | "IDENT_INCR" | "IDENT_SEED", [table]) => {
+                let found = self.identity_of(&table.to_string());
+                let value = found.map_or(Value::Null, |(last, seed, step)| {
+                    Value::Int(match name {
+                        // A table without rows has the number of the first.
+                        "IDENT_CURRENT" => last.unwrap_or(seed),
+                        "IDENT_SEED" => seed,
+                        _ => step,
+                    })
+                });
+                Ok(Some((Type::numeric(38, 0), value)))
+            }
+            ("CONNECTIONPROPERTY", [property]) => {
+                Ok(Some(self.connection_property(&property.to_string())))
+            }
             ("PI", []) => Ok(Some((Type::Float, Value::Float(std::f64::consts::PI)))),
             ("ROWCOUNT_BIG", []) => {
                 let rows = i64::try_from(context.row_count).unwrap_or(i64::MAX);
                 Ok(Some((Type::BigInt, Value::Int(rows))))
             }
             ("COL_LENGTH", [table, column]) => {
-                let (table, column) = (self.constant(table)?, self.constant(column)?);
                 let length = self.column_length(&table.to_string(), &column.to_string());
                 Ok(Some((Type::SmallInt, length)))
             }
@@ -951,8 +1085,6 @@ impl Translator<'_> {
                 let value = value.map_or(Value::Null, Value::Int);
                 Ok(Some((Type::numeric(38, 0), value)))
             }
-            ("IS_MEMBER" | "IS_ROLEMEMBER", [_]) => Ok(Some((Type::Int, Value::Int(1)))),
-            ("FN_HADR_BACKUP_IS_PREFERRED_REPLICA", [_]) => Ok(Some((Type::Bit, Value::Int(1)))),
             ("ERROR_PROCEDURE", []) => {
                 let name = context.caught.and_then(|m| m.procedure.clone());
                 Ok(Some((NAME, name.map_or(Value::Null, Value::Text))))
@@ -966,7 +1098,6 @@ impl Translator<'_> {
                 Ok(Some((Type::SmallInt, Value::Int(state))))
             }
             ("CURSOR_STATUS", [scope, name]) => {
-                let (scope, name) = (self.constant(scope)?, self.constant(name)?);
                 let status = context
                     .cursors
                     .status(&scope.to_string(), &name.to_string());
@@ -981,13 +1112,10 @@ impl Translator<'_> {
     }
 
     /// `OBJECT_ID('[dbo].[CommandLog]', 'U')`
-    fn object_id(&mut self, name: &Expr, kind: Option<&Expr>) -> Result<(Type, Value), Message> {
+    fn object_id(&self, name: &Value, kind: Option<&Value>) -> (Type, Value) {
         let context = self.context;
-        let name = self.constant(name)?.to_string();
-        let kind = match kind {
-            Some(kind) => Some(self.constant(kind)?.to_string().trim().to_ascii_uppercase()),
-            None => None,
-        };
+        let name = name.to_string();
+        let kind = kind.map(|kind| kind.to_string().trim().to_ascii_uppercase());
         let fits = |found: &str| kind.as_deref().is_none_or(|kind| kind == found.trim());
         let mut parts = texts::parts(&name).unwrap_or_default();
         parts.reverse();
@@ -1008,24 +1136,27 @@ impl Translator<'_> {
             let found = constraint_id(context.server, context.database, &last);
             found.filter(|_| kind.is_none() || fits("F") || fits("PK") || fits("UQ"))
         };
-        Ok((Type::Int, id.map_or(Value::Null, Value::Int)))
+        (Type::Int, id.map_or(Value::Null, Value::Int))
     }
 
     /// An argument whose value is known before the query runs: a literal or a variable.
     pub(super) fn constant(&mut self, expr: &Expr) -> Result<Value, Message> {
+        let value = self.bound_value(expr)?;
+        value.ok_or_else(|| not_here("a column as this function's argument"))
+    }
+
+    /// The value that an expression is bound to. `None`: it is none that is.
+    fn bound_value(&mut self, expr: &Expr) -> Result<Option<Value>, Message> {
         let typed = self.expression(expr)?;
         let at = match typed.sql.node {
             Node::Bound(number) => number.checked_sub(1),
+            Node::Null => return Ok(Some(Value::Null)),
             _ => None,
         };
-        if matches!(typed.sql.node, Node::Null) {
-            return Ok(Value::Null);
-        }
-        let value = match at.and_then(|at| self.values.get(at)) {
+        Ok(match at.and_then(|at| self.values.get(at)) {
             Some(Parameter::Value(value)) => Some(value.clone()),
             _ => None,
-        };
-        value.ok_or_else(|| not_here("a column as this function's argument"))
+        })
     }
 }
 
@@ -1112,35 +1243,6 @@ fn of_caught(caught: Option<&Message>, name: &str) -> Option<(Type, Value)> {
         _ => return None,
     };
     Some((kind, value.unwrap_or(Value::Null)))
-}
-
-/// The properties that scripts read; NULL for others, as SQL Server answers.
-fn server_property(server: &Server, property: &str) -> (Type, Value) {
-    let text = |text: &str| (NAME, Value::text(text));
-    match property.to_ascii_uppercase().as_str() {
-        "SERVERNAME" | "MACHINENAME" | "COMPUTERNAMEPHYSICALNETBIOS" => text(&server.setup.name),
-        "PRODUCTVERSION" => text(PRODUCT_VERSION),
-        "PRODUCTMAJORVERSION" => text("16"),
-        "PRODUCTMINORVERSION" => text("0"),
-        "PRODUCTBUILD" => text("4236"),
-        "INSTANCENAME" => (NAME, Value::Null),
-        "INSTANCEDEFAULTDATAPATH" | "INSTANCEDEFAULTLOGPATH" => (NAME, Value::Null),
-        "EDITIONID" => (Type::BigInt, Value::Int(1_804_890_536)),
-        "ISFULLTEXTINSTALLED"
-        | "ISINTEGRATEDSECURITYONLY"
-        | "ISLOCALDB"
-        | "ISPOLYBASEINSTALLED"
-        | "ISXTPSUPPORTED" => (Type::Int, Value::Int(0)),
-        "PRODUCTLEVEL" => text("RTM"),
-        "EDITION" => text("Longshore"),
-        // Enterprise's number: the edition excludes nothing of the backup language.
-        "ENGINEEDITION" => (Type::Int, Value::Int(3)),
-        "ISCLUSTERED" | "ISHADRENABLED" | "ISSINGLEUSER" => (Type::Int, Value::Int(0)),
-        "COLLATION" => text(collation::SERVER),
-        "INSTANCEDEFAULTBACKUPPATH" => text(&server.setup.backup_directory.display().to_string()),
-        "LONGSHOREVERSION" => text(&version()),
-        _ => (NAME, Value::Null),
-    }
 }
 
 fn is_binary(kind: Type) -> bool {

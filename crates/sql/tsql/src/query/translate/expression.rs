@@ -18,6 +18,7 @@ use sqlparser::ast::{
 
 use super::comparison::{Side, Sides, comparison};
 use super::grouped::{aggregate, is_one};
+use super::lookup::DBO;
 use super::state::{
     Markup, SQL_LEN_MAX, SelectPurpose, Translator, TypedSql, column_alias, folded, not_here,
     position,
@@ -190,12 +191,7 @@ impl Translator<'_> {
                 expr,
                 subquery,
                 negated,
-            } => {
-                let left = folded(&self.expression(expr)?);
-                let (sql, ..) = self.subquery(subquery)?;
-                let not = not(*negated);
-                Ok(condition(format!("({left} {not}IN ({sql}))")))
-            }
+            } => self.in_query(expr, subquery, *negated),
             Expr::Exists { subquery, negated } => {
                 let selected = self.query_for(subquery, SelectPurpose::Existence)?.sql;
                 let not = not(*negated);
@@ -363,14 +359,22 @@ impl Translator<'_> {
             return Ok(TypedSql::of(self.bind(now), Type::DateTime));
         }
         if name.quote_style.is_none()
-            && ["SYSTEM_USER", "CURRENT_USER", "SESSION_USER"]
-                .iter()
-                .any(|w| word.eq_ignore_ascii_case(w))
+            && let Some(user) = self.user_by_word(word)
         {
-            let user = Value::text(self.context.login.user.as_str());
+            let user = Value::text(user);
             return Ok(TypedSql::of(self.bind(user), Type::nvarchar(128)));
         }
         self.column(std::slice::from_ref(name))
+    }
+
+    /// The login, or the user that it is in a database: whoever logs in here administrates the server, and is `dbo`
+    /// everywhere.
+    fn user_by_word(&self, word: &str) -> Option<&str> {
+        let is_any = |words: &[&str]| words.iter().any(|w| word.eq_ignore_ascii_case(w));
+        if is_any(&["SYSTEM_USER"]) {
+            return Some(self.context.login.user.as_str());
+        }
+        is_any(&["CURRENT_USER", "SESSION_USER", "USER"]).then_some(DBO)
     }
 
     /// A column by this name, from the innermost scope that has one.
@@ -588,6 +592,30 @@ impl Translator<'_> {
         let equal = list.iter().map(|item| self.compare(expr, "=", item));
         let any = Sql::any(equal.collect::<Result<Vec<_>, _>>()?);
         Ok(condition(any.nested().negated_if(negated)))
+    }
+
+    /// `x IN (SELECT …)`: both sides have the wider of their types, as in every other comparison.
+    fn in_query(&mut self, expr: &Expr, query: &Query, negated: bool) -> Result<TypedSql, Message> {
+        let left = self.expression(expr)?;
+        let (sql, kind, _) = self.subquery(query)?;
+        let alias = self.new_alias();
+        let right = TypedSql::of(format!("{alias}.{}", column_alias(0)), kind);
+        let collate = left.collate;
+        let (left, right) = self.alike(left, right);
+        let left = TypedSql { collate, ..left };
+        let not = not(negated);
+        if let Type::DateTimeOffset(_) = left.kind() {
+            // As in `sides`: the offset does not count.
+            return Ok(condition(format!(
+                "(substr({}, 1, 27) {not}IN (SELECT substr({}, 1, 27) FROM ({sql}) AS {alias}))",
+                left.sql, right.sql
+            )));
+        }
+        let left = folded(&left);
+        Ok(condition(format!(
+            "({left} {not}IN (SELECT {} FROM ({sql}) AS {alias}))",
+            right.sql
+        )))
     }
 
     /// A query with one column.

@@ -7,18 +7,21 @@
 
 use sqlparser::ast::Expr;
 
-use super::state::{Translator, TypedSql};
+use super::state::{Translator, TypedSql, not_here};
 use crate::flow::SYSTEM_DATABASES;
 use crate::message::Message;
 use crate::query::collation;
 use crate::query::context::QueryContext;
 use crate::query::datatypes::SYSTEM_TYPES;
-use crate::query::objects::{SCHEMAS, facts};
+use crate::query::known::{PRODUCT_VERSION, version};
+use crate::query::objects::{SCHEMAS, facts, objects as object_rows};
 use crate::query::plan::{UsedRows, UsedTable};
 use crate::query::schema::{database_id, database_names};
-use crate::query::texts::parts as name_parts;
-use crate::server::is_shared;
+use crate::query::sql::Sql;
+use crate::query::texts::{object_key, parts as name_parts};
+use crate::query::views::{number_of, views};
 use crate::server::objects::StoredObject;
+use crate::server::{Server, is_shared};
 use crate::tables::TableRow;
 use crate::value::{Type, Value};
 
@@ -46,9 +49,127 @@ fn database_property(context: &QueryContext, name: &str, property: &str) -> Valu
         "USERACCESS" => Value::text("MULTI_USER"),
         "COLLATION" => Value::text(collation::SERVER),
         "ISINSTANDBY" | "ISAUTOCLOSE" | "ISAUTOSHRINK" => Value::Int(0),
+        "ISANSINULLDEFAULT"
+        | "ISANSINULLSENABLED"
+        | "ISANSIPADDINGENABLED"
+        | "ISANSIWARNINGSENABLED"
+        | "ISARITHMETICABORTENABLED"
+        | "ISNULLCONCAT"
+        | "ISQUOTEDIDENTIFIERSENABLED" => Value::Int(1),
+        off if OFF.contains(&off) => Value::Int(0),
         _ => Value::Null,
     }
 }
+
+/// Properties that no database has here: what they tell of does not happen.
+const OFF: &[&str] = &[
+    "ISAUTOCREATESTATISTICS",
+    "ISAUTOCREATESTATISTICSINCREMENTAL",
+    "ISAUTOUPDATESTATISTICS",
+    "ISCLONE",
+    "ISCLOSECURSORSONCOMMITENABLED",
+    "ISDATABASESUSPENDEDFORSNAPSHOTBACKUP",
+    "ISFULLTEXTENABLED",
+    "ISLOCALCURSORSDEFAULT",
+    "ISMEMORYOPTIMIZEDELEVATETOSNAPSHOTENABLED",
+    "ISMERGEPUBLISHED",
+    "ISNUMERICROUNDABORTENABLED",
+    "ISPARAMETERIZATIONFORCED",
+    "ISPUBLISHED",
+    "ISRECURSIVETRIGGERSENABLED",
+    "ISSUBSCRIBED",
+    "ISSYNCWITHBACKUP",
+    "ISTORNPAGEDETECTIONENABLED",
+    "ISVERIFIEDCLONE",
+    "ISXTPSUPPORTED",
+];
+
+/// The properties of DATABASEPROPERTY, the older function: NULL for others.
+fn older_property(context: &QueryContext, name: &str, property: &str) -> Value {
+    let status = database_property(context, name, "STATUS").to_string();
+    let is = |word: &str| Value::bit(status == word);
+    match property.to_ascii_uppercase().as_str() {
+        "ISOFFLINE" => is("OFFLINE"),
+        "ISINLOAD" => is("RESTORING"),
+        // The simple model is what the older option said.
+        "ISTRUNCLOG" => Value::bit(!context.server.is_logged(name)),
+        "ISBULKCOPY" | "ISDBOONLY" | "ISDETACHED" | "ISEMERGENCYMODE" | "ISINRECOVERY"
+        | "ISINSTANDBY" | "ISNOTRECOVERED" | "ISREADONLY" | "ISSHUTDOWN" | "ISSINGLEUSER"
+        | "ISSUSPECT" => Value::Int(0),
+        other => match database_property(context, name, other) {
+            Value::Text(_) => Value::Null,
+            value => value,
+        },
+    }
+}
+
+/// The properties that scripts read; NULL for others, as SQL Server answers.
+pub(super) fn server_property(server: &Server, property: &str) -> (Type, Value) {
+    let text = |text: &str| (NAME, Value::text(text));
+    match property.to_ascii_uppercase().as_str() {
+        "SERVERNAME" | "MACHINENAME" | "COMPUTERNAMEPHYSICALNETBIOS" => text(&server.setup.name),
+        "PRODUCTVERSION" => text(PRODUCT_VERSION),
+        "PRODUCTMAJORVERSION" => text("16"),
+        "PRODUCTMINORVERSION" => text("0"),
+        "PRODUCTBUILD" => text("4236"),
+        "INSTANCENAME" => (NAME, Value::Null),
+        "INSTANCEDEFAULTDATAPATH" | "INSTANCEDEFAULTLOGPATH" => (NAME, Value::Null),
+        "EDITIONID" => (Type::BigInt, Value::Int(1_804_890_536)),
+        "ISFULLTEXTINSTALLED"
+        | "ISINTEGRATEDSECURITYONLY"
+        | "ISLOCALDB"
+        | "ISPOLYBASEINSTALLED"
+        | "ISXTPSUPPORTED" => (Type::Int, Value::Int(0)),
+        "PRODUCTLEVEL" => text("RTM"),
+        "EDITION" => text("Longshore"),
+        // Enterprise's number: the edition excludes nothing of the backup language.
+        "ENGINEEDITION" => (Type::Int, Value::Int(3)),
+        "ISCLUSTERED" | "ISHADRENABLED" | "ISSINGLEUSER" => (Type::Int, Value::Int(0)),
+        "COLLATION" => text(collation::SERVER),
+        "INSTANCEDEFAULTBACKUPPATH" => text(&server.setup.backup_directory.display().to_string()),
+        "LONGSHOREVERSION" => text(&version()),
+        _ => (NAME, Value::Null),
+    }
+}
+
+/// The properties of the server that one may ask for by a column.
+const SERVER_PROPERTIES: &[&str] = &[
+    "Collation",
+    "ComputerNamePhysicalNetBIOS",
+    "Edition",
+    "EditionID",
+    "EngineEdition",
+    "InstanceDefaultBackupPath",
+    "IsClustered",
+    "IsFullTextInstalled",
+    "IsHadrEnabled",
+    "IsIntegratedSecurityOnly",
+    "IsLocalDB",
+    "IsPolyBaseInstalled",
+    "IsSingleUser",
+    "IsXTPSupported",
+    "LongshoreVersion",
+    "MachineName",
+    "ProductBuild",
+    "ProductLevel",
+    "ProductMajorVersion",
+    "ProductMinorVersion",
+    "ProductVersion",
+    "ServerName",
+];
+
+/// SQL Server's fixed roles of a server. Each login has them: there are no others to have less.
+const SERVER_ROLES: &[&str] = &[
+    "bulkadmin",
+    "dbcreator",
+    "diskadmin",
+    "processadmin",
+    "public",
+    "securityadmin",
+    "serveradmin",
+    "setupadmin",
+    "sysadmin",
+];
 
 /// Properties of an object that scripts ask for; NULL for others.
 fn object_property(o: &StoredObject, property: &str) -> Value {
@@ -87,6 +208,43 @@ impl Translator<'_> {
         let mut all = columns.into_iter().flatten();
         let found = all.find(|c| c.name.eq_ignore_ascii_case(column));
         found.map_or(Value::Null, |c| Value::Int(facts(c.kind)[1]))
+    }
+
+    /// The last number that a table's identity column got, its seed and its step.
+    pub(super) fn identity_of(&self, table: &str) -> Option<(Option<i64>, i64, i64)> {
+        let mut parts = name_parts(table)?;
+        parts.reverse();
+        let last = parts.last()?;
+        let context = &self.context;
+        if last.starts_with('#') && !is_shared(last) {
+            let found = context.tables.get(context.tables.temporary(last)?)?;
+            let (_, seed, step) = found.shape.identity()?;
+            return Some((found.rows.last_identity, seed, step));
+        }
+        let object = context.server.kept.named(&parts, &self.database)?;
+        let (_, seed, step) = object.table.as_ref()?.identity()?;
+        let loaded = context.server.kept.rows(&object).ok()?;
+        Some((loaded.rows.last_identity, seed, step))
+    }
+
+    /// A property of the session's own connection; NULL where there is no network, and for other properties.
+    pub(super) fn connection_property(&self, property: &str) -> (Type, Value) {
+        let context = &self.context;
+        let mut sessions = context.server.sessions.all();
+        let connection = sessions.remove(&context.id).and_then(|s| s.connection);
+        let Some(connection) = connection else {
+            return (Type::nvarchar(40), Value::Null);
+        };
+        let value = match property.to_ascii_lowercase().as_str() {
+            "net_transport" | "physical_net_transport" => Value::text("TCP"),
+            "protocol_type" => Value::text("TSQL"),
+            "auth_scheme" => Value::text("SQL"),
+            "local_net_address" => Value::Text(connection.local),
+            "client_net_address" => Value::Text(connection.client),
+            "local_tcp_port" => return (Type::Int, Value::Int(connection.local_port.into())),
+            _ => Value::Null,
+        };
+        (Type::nvarchar(48), value)
     }
 
     /// A table of this query, and its name in SQLite.
@@ -138,6 +296,71 @@ impl Translator<'_> {
         Ok(TypedSql::of(sql, NAME))
     }
 
+    /// OBJECT_ID of names that differ from row to row. Errors: 50002 for a kind that does, too.
+    fn object_ids(&mut self, name: &Expr, kind: Option<&Expr>) -> Result<TypedSql, Message> {
+        let kind = match kind {
+            Some(kind) => {
+                let known = self.known_value(kind)?;
+                let known = known.ok_or_else(|| not_here("OBJECT_ID with a kind of a column"))?;
+                Some(known.to_string().trim().to_ascii_uppercase())
+            }
+            None => None,
+        };
+        let fits = |found: &str| kind.as_deref().is_none_or(|kind| kind == found.trim());
+        let server = self.context.server;
+        let mut rows = Vec::new();
+        for database in database_names(server) {
+            for row in object_rows(server, &database)? {
+                // `sys.objects` begins with the name and the number; the kind is its sixth column.
+                if let [Value::Text(name), id, _, _, _, kind, ..] = row.as_slice()
+                    && fits(&kind.to_string())
+                {
+                    let key = object_key(&database, DBO, name);
+                    rows.push(vec![Value::Text(key), id.clone()]);
+                }
+            }
+            for view in views().filter(|_| fits("V")) {
+                if view
+                    .database
+                    .is_none_or(|d| d.eq_ignore_ascii_case(&database))
+                {
+                    let key = object_key(&database, view.schema, view.name);
+                    rows.push(vec![Value::Text(key), Value::Int(number_of(view))]);
+                }
+            }
+        }
+        let name = self.as_text(name)?;
+        let here = self.bind(Value::text(self.context.database));
+        let key = Sql::call("ts_object_key", [name, here]);
+        let table = self.use_table(2, UsedRows::Made(rows));
+        let sql = format!("(SELECT c1 FROM {table} WHERE c0 = {key})");
+        Ok(TypedSql::of(sql, Type::Int))
+    }
+
+    /// COL_LENGTH of tables and columns that differ from row to row.
+    fn column_lengths(&mut self, table: &Expr, column: &Expr) -> Result<TypedSql, Message> {
+        let server = self.context.server;
+        let mut rows = Vec::new();
+        for object in server.kept.objects() {
+            let key = object_key(&object.object.database, DBO, &object.object.name);
+            for column in object.columns() {
+                let length = Value::Int(facts(column.kind)[1]);
+                rows.push(vec![
+                    Value::text(key.as_str()),
+                    Value::Text(column.name),
+                    length,
+                ]);
+            }
+        }
+        let (name, column) = (self.as_text(table)?, self.as_text(column)?);
+        let here = self.bind(Value::text(self.context.database));
+        let key = Sql::call("ts_object_key", [name, here]);
+        let table = self.use_table(3, UsedRows::Made(rows));
+        let sql =
+            format!("(SELECT c2 FROM {table} WHERE c0 = {key} AND c1 = {column} COLLATE NOCASE)");
+        Ok(TypedSql::of(sql, Type::SmallInt))
+    }
+
     /// `None`: another function.
     pub(super) fn of_object(
         &mut self,
@@ -170,6 +393,43 @@ impl Translator<'_> {
                     all.iter().filter_map(pair).collect(),
                     Type::SmallInt,
                 )
+            }
+            ("OBJECT_ID", [object]) => return self.object_ids(object, None).map(Some),
+            ("OBJECT_ID", [object, kind]) => {
+                return self.object_ids(object, Some(kind)).map(Some);
+            }
+            ("COL_LENGTH", [table, column]) => {
+                return self.column_lengths(table, column).map(Some);
+            }
+            ("SERVERPROPERTY", [property]) => {
+                let pair = |name: &&str| {
+                    let (_, value) = server_property(context.server, name);
+                    let shown = match value {
+                        Value::Null => Value::Null,
+                        value => Value::text(value.to_string()),
+                    };
+                    (text(name), shown)
+                };
+                (property, SERVER_PROPERTIES.iter().map(pair).collect(), NAME)
+            }
+            ("HAS_DBACCESS", [database]) => {
+                let all = database_names(context.server);
+                let is_open = |name: &str| {
+                    let status = database_property(&context, name, "STATUS");
+                    Value::bit(status == Value::text("ONLINE"))
+                };
+                let pair = |name: &String| (text(name), is_open(name));
+                (database, all.iter().map(pair).collect(), Type::Int)
+            }
+            ("IS_SRVROLEMEMBER", [role] | [role, _]) => {
+                let all = SERVER_ROLES.iter().map(|name| (text(name), int(1)));
+                (role, all.collect(), Type::Int)
+            }
+            ("DATABASEPROPERTY", [database, property]) => {
+                let property = self.constant(property)?.to_string();
+                let all = database_names(context.server);
+                let pair = |name: &String| (text(name), older_property(&context, name, &property));
+                (database, all.iter().map(pair).collect(), Type::Int)
             }
             ("OBJECT_NAME" | "OBJECT_SCHEMA_NAME", [id, database]) => {
                 return self.name_in(name, id, database).map(Some);

@@ -10,8 +10,8 @@
 //! Leaves to others: the views' columns and rows (`schema.rs`), and expressions in ON (`expression.rs`).
 
 use sqlparser::ast::{
-    Join, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, TableAlias, TableFactor,
-    TableWithJoins,
+    Expr, FunctionArg, FunctionArgExpr, Join, JoinConstraint, JoinOperator, ObjectName,
+    ObjectNamePart, TableAlias, TableFactor, TableWithJoins,
 };
 
 use super::pivot::Pivot;
@@ -31,6 +31,74 @@ pub fn parts(name: &ObjectName) -> Vec<String> {
         ObjectNamePart::Function(function) => function.to_string(),
     };
     name.0.iter().map(part).collect()
+}
+
+/// SQL Server's system tables of old, which every database shows in `dbo`.
+const OLDER: &[&str] = &[
+    "syscacheobjects",
+    "syscharsets",
+    "syscolumns",
+    "syscomments",
+    "sysconfigures",
+    "sysconstraints",
+    "syscurconfigs",
+    "sysdepends",
+    "sysfilegroups",
+    "sysforeignkeys",
+    "sysfulltextcatalogs",
+    "sysindexes",
+    "sysindexkeys",
+    "syslanguages",
+    "syslockinfo",
+    "syslogins",
+    "sysmembers",
+    "sysmessages",
+    "sysoledbusers",
+    "sysopentapes",
+    "sysperfinfo",
+    "syspermissions",
+    "sysprocesses",
+    "sysprotects",
+    "sysreferences",
+    "sysremotelogins",
+    "sysservers",
+    "systypes",
+    "sysusers",
+];
+
+/// Hints of a table, none of which has an effect here.
+const HINTS: &[&str] = &[
+    "FORCESCAN",
+    "FORCESEEK",
+    "HOLDLOCK",
+    "NOEXPAND",
+    "NOLOCK",
+    "NOWAIT",
+    "PAGLOCK",
+    "READCOMMITTED",
+    "READCOMMITTEDLOCK",
+    "READPAST",
+    "READUNCOMMITTED",
+    "REPEATABLEREAD",
+    "ROWLOCK",
+    "SERIALIZABLE",
+    "SNAPSHOT",
+    "TABLOCK",
+    "TABLOCKX",
+    "UPDLOCK",
+    "XLOCK",
+];
+
+/// Whether what stands in parentheses behind a table's name are hints, in the older form without WITH.
+fn are_hints(arguments: &[FunctionArg]) -> bool {
+    let is_hint = |argument: &FunctionArg| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Identifier(word))) => {
+            let is = |hint: &&str| word.value.eq_ignore_ascii_case(hint);
+            word.quote_style.is_none() && HINTS.iter().any(|hint| is(&hint))
+        }
+        _ => false,
+    };
+    !arguments.is_empty() && arguments.iter().all(is_hint)
 }
 
 impl Translator<'_> {
@@ -94,6 +162,12 @@ impl Translator<'_> {
 
     pub(super) fn factor(&mut self, factor: &TableFactor) -> Result<String, Message> {
         match factor {
+            TableFactor::Table {
+                name,
+                alias,
+                args: Some(arguments),
+                ..
+            } if are_hints(&arguments.args) => self.named(name, alias.as_ref()),
             TableFactor::Table {
                 name,
                 alias,
@@ -240,6 +314,8 @@ impl Translator<'_> {
         let database = before.next().filter(|d| !d.is_empty());
         let database = database.map_or(&*self.database, String::as_str);
         let last = parts.last().map_or("", String::as_str).to_ascii_lowercase();
+        let is_older = (schema.is_empty() || schema.eq_ignore_ascii_case("dbo"))
+            && OLDER.contains(&last.as_str());
         let is_own = ["sys", "INFORMATION_SCHEMA"]
             .iter()
             .any(|own| own.eq_ignore_ascii_case(schema));
@@ -247,7 +323,7 @@ impl Translator<'_> {
             && ["sys", "log_shipping", "backup", "restore"]
                 .iter()
                 .any(|begin| last.starts_with(begin));
-        match is_own || of_msdb {
+        match is_own || of_msdb || is_older {
             true => not_here(&parts.join(".")),
             false => message::OBJECT_UNKNOWN.with(&[&parts.join(".")]),
         }

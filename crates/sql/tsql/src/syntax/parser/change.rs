@@ -165,7 +165,7 @@ impl Parser<'_> {
         self.expect_word("SET")?;
         let sets = self.list(Self::set_clause)?;
         let output = self.output()?;
-        let rest = self.rest()?;
+        let rest = self.rest("UPDATE")?;
         Ok(Statement::Update(Box::new(Update {
             with,
             top,
@@ -214,8 +214,12 @@ impl Parser<'_> {
         })
     }
 
-    /// `FROM … WHERE …`
-    fn rest(&mut self) -> Result<Option<Fragment>, Message> {
+    /// `FROM … WHERE …`. Errors: 50002 for the row of a cursor.
+    fn rest(&mut self, verb: &str) -> Result<Option<Fragment>, Message> {
+        if self.is_word("WHERE") && self.next.is_word("CURRENT") {
+            let what = format!("{verb} … WHERE CURRENT OF");
+            return Err(self.wrong(NOT_HERE.with(&[&what])));
+        }
         match ["FROM", "WHERE", "OPTION"].iter().any(|w| self.is_word(w)) {
             true => self.fragment(false).map(Some),
             false => Ok(None),
@@ -229,7 +233,7 @@ impl Parser<'_> {
         let table = self.table()?;
         self.hints()?;
         let output = self.output()?;
-        let rest = self.rest()?;
+        let rest = self.rest("DELETE")?;
         Ok(Statement::Delete(Box::new(Delete {
             with,
             top,

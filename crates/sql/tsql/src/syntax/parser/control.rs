@@ -12,6 +12,12 @@ use crate::message::{Message, NOT_HERE};
 use crate::syntax::ast::{Declaration, LocatedStatement, Statement, Transaction, TypeName};
 use crate::syntax::lexer::TokenKind;
 
+/// Whether a text could be written as a word.
+fn is_plain(text: &str) -> bool {
+    let continues = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+    text.bytes().next().is_some_and(|b| b.is_ascii_alphabetic()) && text.bytes().all(continues)
+}
+
 impl Parser<'_> {
     pub(super) fn declare(&mut self) -> Result<Statement, Message> {
         self.advance()?;
@@ -114,6 +120,14 @@ impl Parser<'_> {
                 {
                     self.advance()?;
                     words.push(format!("-{}", self.advance()?.raw));
+                    break;
+                }
+                TokenKind::Variable if !words.is_empty() => {
+                    words.push(self.variable()?);
+                    break;
+                }
+                TokenKind::Text if !words.is_empty() && is_plain(&self.token.value()) => {
+                    words.push(self.advance()?.value().to_ascii_uppercase());
                     break;
                 }
                 TokenKind::Number if !words.is_empty() => {

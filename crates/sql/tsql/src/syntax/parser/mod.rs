@@ -4,7 +4,8 @@
 //! - A batch is parsed whole: with one mistake, none of it runs.
 //! - The error is SQL Server's message for the first mistake, with its line.
 //! - Depth and length are bounded, so no input overflows the stack.
-//! - T-SQL that is not supported here is named as such, which is more help than a syntax error.
+//! - T-SQL that is not supported here is named as such, which is more help than a syntax error; such a statement is refused
+//!   when it is reached (`refused.rs`).
 //!
 //! Leaves to others: dividing text into tokens (`lexer`), and whether names and options make sense (`statement`,
 //! `query`).
@@ -20,6 +21,7 @@ mod merge;
 mod option;
 mod procedure;
 mod raise;
+mod refused;
 mod restore;
 mod routine;
 mod server;
@@ -65,7 +67,6 @@ const ELSEWHERE: &[&str] = &[
     "CHECKPOINT",
     "DENY",
     "GRANT",
-    "KILL",
     "LINENO",
     "READTEXT",
     "REVERT",
@@ -357,7 +358,13 @@ impl<'a> Parser<'a> {
             return Err(self.wrong(NESTED_TOO_DEEPLY.plain()));
         }
         let line = self.line();
-        let statement = self.statement_of(first, depth)?;
+        let begun = self.mark();
+        let statement = match self.statement_of(first, depth) {
+            Err(refusal) if refusal.number == NOT_HERE.number => {
+                self.refused(&begun, refusal, depth)?
+            }
+            read => read?,
+        };
         Ok(LocatedStatement { line, statement })
     }
 
@@ -413,6 +420,7 @@ impl<'a> Parser<'a> {
             "DROP" => self.drop()?,
             "EXEC" | "EXECUTE" => self.execute()?,
             "IF" => self.if_else(depth)?,
+            "KILL" => self.kill()?,
             "INSERT" => self.insert(None)?,
             "MERGE" => self.merge(None)?,
             "PRINT" => {

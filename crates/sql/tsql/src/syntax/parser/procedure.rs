@@ -8,7 +8,7 @@
 //! which is parsed when it runs.
 
 use super::Parser;
-use crate::message::{Message, POSITIONAL_AFTER_NAMED};
+use crate::message::{Message, NOT_HERE, POSITIONAL_AFTER_NAMED};
 use crate::syntax::ast::{Argument, Execute, Operand, Statement};
 use crate::syntax::lexer::TokenKind;
 
@@ -21,7 +21,18 @@ impl Parser<'_> {
         if self.take("(")? {
             let text = self.fragment(false)?;
             self.expect(")")?;
+            if self.is_word("AT") {
+                return Err(self.wrong(NOT_HERE.with(&[&"EXECUTE (…) AT another server"])));
+            }
+            if self.is_word("AS") {
+                let what = format!("EXECUTE (…) AS {}", self.next.raw.to_ascii_uppercase());
+                return Err(self.wrong(NOT_HERE.with(&[&what])));
+            }
             return Ok(Statement::ExecuteText(text));
+        }
+        if self.is_word("AS") {
+            let what = format!("EXECUTE AS {}", self.next.raw.to_ascii_uppercase());
+            return Err(self.wrong(NOT_HERE.with(&[&what])));
         }
         let code = match self.token.kind == TokenKind::Variable && self.next.is("=") {
             true => {

@@ -32,9 +32,18 @@ impl Parser<'_> {
                 _ => Err(self.syntax()),
             };
         }
-        for word in ["SERVER", "CONFIGURATION", "SET", "HARDWARE_OFFLOAD"] {
-            self.expect_word(word)?;
+        self.advance()?;
+        for word in ["AUDIT", "ROLE"] {
+            if self.is_word(word) {
+                return Err(self.wrong(NOT_HERE.with(&[&format!("ALTER SERVER {word}")])));
+            }
         }
+        self.expect_word("CONFIGURATION")?;
+        self.expect_word("SET")?;
+        if self.token.kind == TokenKind::Word && !self.is_word("HARDWARE_OFFLOAD") {
+            return Err(self.wrong(NOT_HERE.with(&[&"ALTER SERVER CONFIGURATION"])));
+        }
+        self.expect_word("HARDWARE_OFFLOAD")?;
         self.take("=")?;
         let on = self.take_word("ON")?;
         if !on {
@@ -64,10 +73,23 @@ impl Parser<'_> {
     /// Access to a database: scripts change it before and after a restore. No other property of a database is altered
     /// here.
     fn alter_database(&mut self) -> Result<Statement, Message> {
-        let not_here = self.wrong(NOT_HERE.with(&[&"ALTER DATABASE"]));
+        let line = self.line();
+        let named = |what: &str| NOT_HERE.with(&[&what.trim_end()]).at_line(line);
+        if self.is_word("SCOPED") || self.is_word("AUDIT") || self.is_word("ENCRYPTION") {
+            let what = format!("ALTER DATABASE {}", self.token.raw.to_ascii_uppercase());
+            return Err(named(&what));
+        }
         let database = self.identifier()?;
-        if !self.take_word("SET")? || !ACCESS.iter().any(|word| self.is_word(word)) {
-            return Err(not_here);
+        let word = self.token.raw.to_ascii_uppercase();
+        if !self.take_word("SET")? {
+            let is_word = self.token.kind == TokenKind::Word;
+            let word = if is_word { word.as_str() } else { "" };
+            return Err(named(&format!("ALTER DATABASE … {word}")));
+        }
+        if !ACCESS.iter().any(|word| self.is_word(word)) {
+            let shown = self.token.raw.chars().take(NEAR_MAX).collect::<String>();
+            let what = format!("ALTER DATABASE … SET {}", shown.to_uppercase());
+            return Err(named(&what));
         }
         let access = self.identifier()?.to_ascii_uppercase();
         if self.take_word("WITH")? && !self.take_word("NO_WAIT")? {
@@ -97,6 +119,26 @@ impl Parser<'_> {
         }
         let names = self.list(Parser::identifier)?;
         Ok(Statement::DropDatabase { if_exists, names })
+    }
+
+    /// `KILL 52`, `KILL 52 WITH STATUSONLY`. KILL of a unit of work, or of queries' notifications, is refused by name.
+    pub(super) fn kill(&mut self) -> Result<Statement, Message> {
+        self.advance()?;
+        if self.token.kind == TokenKind::Text {
+            return Err(self.wrong(NOT_HERE.with(&[&"KILL of a unit of work"])));
+        }
+        if self.token.kind == TokenKind::Word {
+            let what = format!("KILL {}", self.token.raw.to_ascii_uppercase());
+            return Err(self.wrong(NOT_HERE.with(&[&what])));
+        }
+        let negative = self.take("-")?;
+        let number = self.integer()?;
+        let session = if negative { -number } else { number };
+        let status = self.take_word("WITH")?;
+        if status {
+            self.expect_word("STATUSONLY")?;
+        }
+        Ok(Statement::Kill { session, status })
     }
 
     pub(super) fn reconfigure(&mut self) -> Result<Statement, Message> {
