@@ -64,7 +64,7 @@ fn run() -> Exit {
     let global = &cli.global;
     let output = Output {
         json: global.json || commands::passes_json_on(&cli.command),
-        quiet: global.quiet,
+        quiet: global.quiet || commands::is_quiet(&cli.command),
         verbose: global.verbose,
         stdout_taken: commands::takes_stdout(&cli.command),
     };

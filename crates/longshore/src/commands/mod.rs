@@ -121,6 +121,11 @@ pub fn passes_json_on(command: &Command) -> bool {
     passed_on(command).is_some_and(|rest| rest.args.iter().any(|word| word == "--json"))
 }
 
+/// Whether the command's own `--quiet` is given: that of `sql`, where -q is sqlcmd's.
+pub fn is_quiet(command: &Command) -> bool {
+    matches!(command, Command::Sql(sql) if sql.quiet)
+}
+
 /// Whether the command writes a stripe to standard output.
 pub fn takes_stdout(command: &Command) -> bool {
     matches!(command, Command::Backup(b) if b.to.contains(&DeviceSpec::Pipe))

@@ -182,6 +182,123 @@ pub struct Sql {
         value_parser = clap::value_parser!(u8).range(0..=1))]
     pub to_stderr: Option<u8>,
 
+    /// Run these statements first, then those from standard input.
+    ///
+    /// As sqlcmd's -q: the session goes on, at a terminal with a prompt. Without it, and without -Q and -i, all statements
+    /// come from standard input. Not for scripts that are to end: use -Q.
+    #[arg(short = 'q', long, value_name = "TEXT", conflicts_with_all = ["query", "input"], hide_short_help = true)]
+    pub initial_query: Option<String>,
+
+    /// End a batch that takes longer than these seconds.
+    ///
+    /// Its statement ends as by Ctrl-C, so a backup leaves nothing half-valid, and the script goes on with the next batch;
+    /// with -b it ends. Without the option a batch may take any time, which is right for backups.
+    #[arg(short = 't', long, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(1..=65534),
+        hide_short_help = true)]
+    pub query_timeout: Option<u16>,
+
+    /// The workstation's name: HOST_NAME(), and `host_name` in the views of sessions.
+    ///
+    /// By default it is this machine's name. The histories of backups have this machine's name in any case.
+    #[arg(short = 'H', long, value_name = "NAME", hide_short_help = true)]
+    pub workstation: Option<String>,
+
+    /// The encoding of scripts and results: 65001 (UTF-8), 1252 or 1200 (UTF-16), also `i:N,o:N`.
+    ///
+    /// By default both are UTF-8, and a script with a byte order mark is read by it. For other encodings convert the script,
+    /// for example with iconv: they are refused. A character that the results' encoding lacks becomes `?`.
+    #[arg(short = 'f', long, value_name = "CODEPAGE", hide_short_help = true)]
+    pub codepage: Option<String>,
+
+    /// Write the file of -o in UTF-16, with a byte order mark.
+    ///
+    /// For programs that read what sqlcmd -u wrote. Standard output stays UTF-8. Without it the file is UTF-8, or what -f
+    /// says.
+    #[arg(short = 'u', long, conflicts_with = "codepage", hide_short_help = true)]
+    pub unicode_output: bool,
+
+    /// Replace control characters in values: 1 each by a blank, 2 a run of them by one blank.
+    ///
+    /// Without a number it is 1. By default values keep their tabs and line breaks, as with sqlcmd; use the option for
+    /// output that is read line by line.
+    #[arg(short = 'k', long, value_name = "1|2", num_args = 0..=1, default_missing_value = "1",
+        value_parser = clap::value_parser!(u8).range(1..=2), hide_short_help = true)]
+    pub control_characters: Option<u8>,
+
+    /// Width of columns that have a fixed width.
+    ///
+    /// By default, and with 0, each has the width of its type. Longer values are cut.
+    #[arg(short = 'Y', long, value_name = "WIDTH", value_parser = clap::value_parser!(u16).range(0..=8000),
+        hide_short_help = true)]
+    pub fixed_width: Option<u16>,
+
+    /// Print how long each batch took; 1: the numbers with colons between them.
+    ///
+    /// As sqlcmd's -p, for scripts that read its lines. By default nothing is measured. Not for the duration of a backup:
+    /// its own message 3014 and the history have it.
+    #[arg(short = 'p', long, value_name = "1", num_args = 0..=1, default_missing_value = "0",
+        value_parser = clap::value_parser!(u8).range(0..=1), hide_short_help = true)]
+    pub statistics: Option<u8>,
+
+    /// No effect: there is no login to wait for. It is the value of $(SQLCMDLOGINTIMEOUT).
+    ///
+    /// For scripts that were written for sqlcmd with -l. The default is 8, as in sqlcmd.
+    #[arg(short = 'l', long, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(0..=65534),
+        hide_short_help = true)]
+    pub login_timeout: Option<u16>,
+
+    /// No effect: there is no network. It is the value of $(SQLCMDPACKETSIZE).
+    ///
+    /// For scripts that were written for sqlcmd with -a. The default is 4096, as in sqlcmd.
+    #[arg(short = 'a', long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(512..=32767),
+        hide_short_help = true)]
+    pub packet_size: Option<u16>,
+
+    /// No effect: names in quotation marks are always taken for names.
+    ///
+    /// For scripts that were written for sqlcmd with -I, which without the option takes them for texts.
+    #[arg(short = 'I', long, hide_short_help = true)]
+    pub quoted_identifiers: bool,
+
+    /// No effect: there is no network to encrypt on.
+    ///
+    /// For scripts that were written for sqlcmd with -N. The statements run in this process, with the option and without.
+    #[arg(short = 'N', long, value_name = "s|m|o", num_args = 0..=1, default_missing_value = "m",
+        hide_short_help = true)]
+    pub encrypt_connection: Option<String>,
+
+    /// No effect: no server has a certificate here.
+    ///
+    /// For scripts that were written for sqlcmd with -C. The statements run in this process, with the option and without.
+    #[arg(short = 'C', long, hide_short_help = true)]
+    pub trust_server_certificate: bool,
+
+    /// No effect: numbers and dates are written as in the language us_english.
+    ///
+    /// For scripts that were written for sqlcmd with -R, which takes the client's regional settings.
+    #[arg(short = 'R', long, hide_short_help = true)]
+    pub regional_settings: bool,
+
+    /// Refused: `longshore sql` has no logins, and runs as the operating system's user.
+    ///
+    /// For the message that says so: leave the option out, or use sqlcmd with `longshore serve`, which has logins. Without
+    /// it the user is that of the process.
+    #[arg(short = 'U', long, value_name = "NAME", hide_short_help = true)]
+    pub user: Option<String>,
+
+    /// Refused, as -U: there is no password to check. It is shown nowhere.
+    ///
+    /// Others on this machine can see the arguments of a program: give no password on a command line. Without it the user is
+    /// that of the process.
+    #[arg(short = 'P', long, value_name = "TEXT", value_parser = unread, hide_short_help = true)]
+    pub password: Option<Unread>,
+
+    /// Print results and messages only, as without the option: they are the answer.
+    ///
+    /// It is an option of all commands. Without a short form here: -q is sqlcmd's.
+    #[arg(long, conflicts_with = "verbose", hide_short_help = true)]
+    pub quiet: bool,
+
     /// A database not in the configuration: a name, and a source as for `longshore backup`.
     ///
     /// It is known to this call only; the configuration's [database.NAME] is known to all. Without this option
@@ -209,6 +326,15 @@ pub struct Sql {
     /// `-?` as in sqlcmd, where -h is for headers.
     #[arg(short = '?', long, action = ArgAction::Help)]
     pub help: Option<bool>,
+}
+
+/// A value that nothing keeps.
+#[derive(Debug, Clone, Copy)]
+pub struct Unread;
+
+/// Takes any value, for an option that is refused.
+fn unread(_: &str) -> Result<Unread, std::convert::Infallible> {
+    Ok(Unread)
 }
 
 /// A lone `-h` means help in every other command. Here it is sqlcmd's option and lacks its number, so the refusal names

@@ -1,6 +1,7 @@
-//! Requests that drivers make in addition to batches and calls by name.
+//! Goal: requests that drivers make in addition to batches and calls by name are answered; sessions see and end one another.
+//! Method: packets by hand (`raw.rs`), to a server of the test's own.
 
-use crate::raw::{FAILED, RPC, Raw, TRANSACTION, end_of, says};
+use crate::raw::{BATCH, FAILED, RPC, Raw, TRANSACTION, batch_body, end_of, says};
 use crate::stage::Stage;
 
 #[test]
@@ -55,4 +56,52 @@ fn a_call_of_odbc_calls_the_procedure() {
         "Could not find stored procedure 'sp_there_is_none'."
     ));
     assert!(says(&ask("{CALL"), "Incorrect syntax near"));
+}
+
+#[test]
+fn a_session_is_seen_by_others_and_ended_by_kill() {
+    let stage = Stage::new();
+    let server = stage.server(&[]);
+    let mut first = Raw::login(server.port);
+    let mut second = Raw::login(server.port);
+    let own = second.batch("PRINT CONCAT('number ', @@SPID)");
+    let number = (51..99).find(|n| says(&own, &format!("number {n}")));
+    let number = number.expect("a number of a session");
+    let asked = format!(
+        "SELECT CONCAT(s.host_name, ' ', s.program_name, ' ', s.status, ' ', c.net_transport, ' ', c.client_net_address) \
+         FROM sys.dm_exec_sessions s JOIN sys.dm_exec_connections c ON c.session_id = s.session_id \
+         WHERE s.session_id = {number}"
+    );
+    let seen = first.batch(&asked);
+    assert!(says(&seen, "desk raw sleeping TCP 127.0.0.1"));
+    // A statement that waits ends, and its session after it.
+    second.send(BATCH, 0, &batch_body("WAITFOR DELAY '01:00:00'"));
+    let is_running = format!(
+        "IF EXISTS (SELECT * FROM sys.dm_exec_sessions WHERE session_id = {number} AND status = 'running') PRINT 'it runs'"
+    );
+    while !says(&first.batch(&is_running), "it runs") {
+        std::thread::yield_now();
+    }
+    let killed = first.batch(&format!("KILL {number}; PRINT 'killed'"));
+    assert!(says(&killed, "killed"));
+    let ended = second.message().expect("an answer before the end");
+    assert!(says(&ended, "the session is in the kill state"));
+    assert!(second.message().is_none(), "the connection is closed");
+    // One that waits for its client is closed at once.
+    let mut third = Raw::login(server.port);
+    let own = third.batch("PRINT CONCAT('number ', @@SPID)");
+    let number = (51..99).find(|n| says(&own, &format!("number {n}")));
+    let number = number.expect("a number of a session");
+    assert!(says(
+        &first.batch(&format!("KILL {number}; PRINT 'killed'")),
+        "killed"
+    ));
+    assert!(third.message().is_none(), "the connection is closed");
+    let refused = first.batch("KILL 32000; GRANT SELECT ON t TO x; PRINT 'on'");
+    assert!(says(
+        &refused,
+        "Process ID 32000 is not an active process ID."
+    ));
+    assert!(says(&refused, "GRANT is not part of the language"));
+    assert!(says(&refused, "on"));
 }

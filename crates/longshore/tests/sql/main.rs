@@ -423,3 +423,95 @@ fn an_error_of_a_file_is_named_on_standard_error_with_the_next_step() {
     assert_eq!(error["file"], file);
     assert!(error["hint"].is_string(), "{error}");
 }
+
+/// Goal: a step of a job with any of sqlcmd's options runs as without it, where the option has nothing to change here.
+#[test]
+fn options_of_sqlcmd_that_change_nothing_are_taken() {
+    let stage = Stage::new();
+    let plain = text(&stage.sql(&["-Q", "PRINT 1"]).stdout);
+    for options in [
+        &["-I"][..],
+        &["-C"],
+        &["-N"],
+        &["-R"],
+        &["-t600", "-l5", "-a", "4096", "-I", "-C", "-b"],
+        &["--quoted-identifiers", "--trust-server-certificate"],
+        &["--regional-settings", "--encrypt-connection"],
+    ] {
+        let ran = stage.sql(&[options, &["-Q", "PRINT 1"]].concat());
+        assert_eq!(ran.status.code(), Some(0), "{options:?}");
+        assert_eq!(text(&ran.stdout), plain, "{options:?}");
+    }
+}
+
+/// Goal: a login is refused with what to do instead, and a password is shown nowhere.
+#[test]
+fn a_login_is_refused_and_its_password_is_not_shown() {
+    let stage = Stage::new();
+    for options in [
+        &["-U", "sa", "-P", "verysecret"][..],
+        &["-Usa"],
+        &["-Pverysecret"],
+    ] {
+        let ran = stage.sql(&[options, &["-Q", "PRINT 'ran'"]].concat());
+        let said = text(&ran.stdout) + &text(&ran.stderr);
+        assert_ne!(ran.status.code(), Some(0), "{said}");
+        assert!(said.contains("has no logins"), "{said}");
+        assert!(
+            !said.contains("verysecret") && !said.contains("ran\n"),
+            "{said}"
+        );
+    }
+}
+
+/// Goal: a batch that takes too long ends, and the script goes on; with -b it ends, too.
+#[test]
+fn a_batch_that_takes_too_long_ends() {
+    let stage = Stage::new();
+    let script = stage.path("long.sql");
+    std::fs::write(&script, "WAITFOR DELAY '10:00:00'\nGO\nPRINT 'on'\n").unwrap();
+    let script = script.to_str().unwrap();
+    let ran = stage.sql(&["-t", "1", "-i", script]);
+    let said = text(&ran.stdout);
+    assert!(said.contains("Timeout expired"), "{said}");
+    assert!(said.ends_with("on\n"), "{said}");
+    assert_eq!(ran.status.code(), Some(0));
+    let ran = stage.sql(&["-t", "1", "-b", "-i", script]);
+    assert!(!text(&ran.stdout).contains("on\n"));
+    assert_eq!(ran.status.code(), Some(1));
+}
+
+/// Goal: results go where `-o`, `:out` and `:error` say, in the encoding that `-u` and `-f` say.
+#[test]
+fn results_go_to_files_in_their_encodings() {
+    let stage = Stage::new();
+    let file = |name: &str| stage.path(name).to_str().unwrap().to_owned();
+    let (results, errors, wide) = (file("results.txt"), file("errors.txt"), file("wide.txt"));
+    let script = stage.path("out.sql");
+    let lines = format!(
+        ":out {results}\n:error \"{errors}\"\nPRINT 'to a file'\nGO\nSELECT * FROM nothing\nGO\n\
+         :out stdout\n:error stderr\nPRINT 'back'\nGO\n"
+    );
+    std::fs::write(&script, lines).unwrap();
+    let ran = stage.sql(&["-i", script.to_str().unwrap()]);
+    assert_eq!(text(&ran.stdout), "back\n", "{}", text(&ran.stderr));
+    assert_eq!(std::fs::read_to_string(&results).unwrap(), "to a file\n");
+    assert!(
+        std::fs::read_to_string(&errors)
+            .unwrap()
+            .contains("Msg 208")
+    );
+    let ran = stage.sql(&["--unicode-output", "-o", &wide, "-Q", "PRINT NCHAR(233)"]);
+    assert_eq!(ran.status.code(), Some(0));
+    assert_eq!(
+        std::fs::read(&wide).unwrap(),
+        [0xff, 0xfe, 0xe9, 0, b'\n', 0]
+    );
+    let narrow = stage.path("narrow.sql");
+    std::fs::write(&narrow, b"PRINT '\xe9'\n").unwrap();
+    let ran = stage.sql(&["-f", "1252", "-i", narrow.to_str().unwrap()]);
+    assert_eq!(ran.stdout, b"\xe9\n");
+    let ran = stage.sql(&["-f", "437", "-Q", "PRINT 1"]);
+    assert_ne!(ran.status.code(), Some(0));
+    assert!(text(&ran.stderr).contains("-f 437"));
+}

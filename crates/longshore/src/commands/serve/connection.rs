@@ -6,7 +6,7 @@
 //! Leaves to others: running requests (`work.rs`), passwords (`logins.rs`), and encryption (`tls.rs`).
 
 use std::io::{ErrorKind, Read};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -221,7 +221,8 @@ impl<'a> Connection<'a> {
                 "TDS 8.0 in a connection that did not begin with TLS",
             ));
         }
-        self.admit(&login, place)
+        let encrypted = is_strict || !matches!(agreed, Encryption::NotSupported | Encryption::Off);
+        self.admit(&login, encrypted, place)
     }
 
     /// Tells a client of TDS 7.0 or 7.1 in its own form that it is too old; others that begin with a login hear nothing.
@@ -279,8 +280,27 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Checks the login and admits it.
-    fn admit(&mut self, login: &Login, place: &ClientSlot) -> Result<Worker, End> {
+    /// Says to the session how its client is connected. KILL ends a connection that waits for its client by closing it.
+    fn introduce(&self, session: &Session, login: &Login, encrypted: bool) {
+        let local = self.socket.local_addr().ok();
+        let socket = self.socket.clone();
+        let hang = move || {
+            // A socket that is closed already needs nothing more.
+            let _closed = socket.shutdown(Shutdown::Both);
+        };
+        let connection = longshore_tsql::ClientLink {
+            client: self.from.ip().to_canonical().to_string(),
+            client_port: self.from.port(),
+            local: local.map_or_else(String::new, |a| a.ip().to_canonical().to_string()),
+            local_port: local.map_or(0, |a| a.port()),
+            encrypted,
+            packet_len: u32::try_from(Reply::packet_len_for(login.packet_len)).unwrap_or(u32::MAX),
+        };
+        session.connect(connection, Arc::new(hang));
+    }
+
+    /// Checks the login and admits it. `encrypted`: everything after the login is, too.
+    fn admit(&mut self, login: &Login, encrypted: bool, place: &ClientSlot) -> Result<Worker, End> {
         let door = self.door;
         if login.integrated || login.federated {
             return self.fail(login, &[message::LOGIN_INTEGRATED.plain()], place);
@@ -309,6 +329,7 @@ impl<'a> Connection<'a> {
             program: login.program.clone(),
         };
         let mut session = Session::with_cancel(door.server.clone(), who, self.cancel.clone());
+        self.introduce(&session, login, encrypted);
         if !login.database.is_empty() {
             let using = format!("USE [{}]", login.database.replace(']', "]]"));
             let used = session.run(&using, &mut Recorder::default())?;

@@ -12,6 +12,8 @@ mod advice;
 #[cfg(test)]
 mod client_contract;
 pub(super) mod configured;
+mod encoding;
+mod limit;
 mod prompt;
 mod record;
 mod script;
@@ -21,6 +23,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, IsTerminal};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use longshore_facts as facts;
 use longshore_io::{FileKind, OpenHow, Storage, Via};
@@ -28,10 +31,12 @@ use longshore_tsql::{Login, Server, Session, Sink, Value};
 use serde::Serialize;
 
 use self::advice::{Advised, BatchOrigin};
+use self::encoding::Encoding;
+use self::limit::TimeLimit;
 use self::prompt::{Prompt, UserInput};
 use self::record::{Keep, OutputPiece};
-use self::script::{Client, Ran, Script, ScriptEnd};
-use self::show::{OutputFile, Show, Style, WIDTH_MAX};
+use self::script::{Client, Ran, Redirected, Script, ScriptEnd};
+use self::show::{ErrorsTo, OutputFile, Show, Style, WIDTH_MAX};
 use crate::context::Context;
 use crate::options::Sql;
 use longshore_terminal::failure::{Exit, Failure};
@@ -66,10 +71,22 @@ struct Terminal<'a> {
     severity_max: u8,
     /// The names of the databases.
     names: Vec<String>,
+    /// The files that results went to, as the script or an option names each.
+    opened: Vec<(String, Arc<OutputFile>)>,
+    /// The encoding of scripts without a byte order mark.
+    script_encoding: Encoding,
+    /// The encoding of files with results.
+    file_encoding: Encoding,
+    /// The most time of a batch.
+    limit: Option<Duration>,
+    /// How long each batch took is told: 0 in words, 1 in numbers.
+    statistics: Option<u8>,
+    packet_len: u16,
 }
 
 pub fn run(options: &Sql, context: &Context) -> Result<Exit, Failure> {
     check_server(options)?;
+    check_login(options)?;
     if options.output_file.is_some() && context.output.json {
         return Err(Failure::usage(
             "-o and --json exclude each other",
@@ -88,11 +105,11 @@ pub fn run(options: &Sql, context: &Context) -> Result<Exit, Failure> {
         None => Ok(()),
     };
     let ended = ended.and_then(|()| statements(options, &mut script, &mut terminal));
-    if let (Some(path), Some(file)) = (&options.output_file, &terminal.style.file)
-        && let Some(why) = file.lost()
-    {
-        let text = format!("-o {}: the results are incomplete", path.display());
-        return Err(Failure::unwritten(text, why));
+    for (named, file) in &terminal.opened {
+        if let Some(why) = file.lost() {
+            let text = format!("{named}: the results are incomplete");
+            return Err(Failure::unwritten(text, why));
+        }
     }
     let exit = exit_of(options, &terminal, ended);
     match (terminal.keep, terminal.unread) {
@@ -118,7 +135,16 @@ fn open<'a>(options: &Sql, context: &'a Context) -> Result<Terminal<'a>, Failure
     let backups = options.backup_directory.as_deref();
     let setup = configured::setup(&options.database, backups, context)?;
     let cancel = setup.context.cancel.clone();
+    let (script_encoding, encoding) = encodings(options)?;
+    let file_encoding = match options.unicode_output {
+        true => Encoding::Utf16,
+        false => encoding,
+    };
     let style = Style {
+        encoding,
+        fixed_width: options.fixed_width.map_or(0, usize::from),
+        control_characters: options.control_characters,
+        errors: None,
         headers: options.headers,
         separator: options.separator.clone(),
         trim: options.trim,
@@ -128,14 +154,17 @@ fn open<'a>(options: &Sql, context: &'a Context) -> Result<Terminal<'a>, Failure
         file: options
             .output_file
             .as_deref()
-            .map(|path| output_file(context, path))
+            .map(|path| output_file(context, path, file_encoding))
             .transpose()?,
         to_stderr: options.to_stderr,
         server: setup.name.clone(),
     };
+    let opened = style.file.iter().zip(&options.output_file);
+    let opened = opened.map(|(file, path)| (format!("-o {}", path.display()), file.clone()));
+    let opened = opened.collect();
     let login = Login {
         user: facts::user_name(),
-        host: facts::host_name(),
+        host: options.workstation.clone().unwrap_or_else(facts::host_name),
         program: "longshore sql".to_owned(),
     };
     let names = setup.databases.names();
@@ -149,7 +178,44 @@ fn open<'a>(options: &Sql, context: &'a Context) -> Result<Terminal<'a>, Failure
         failed: false,
         unread: None,
         severity_max: 0,
+        opened,
+        script_encoding,
+        file_encoding,
+        limit: options.query_timeout.map(|s| Duration::from_secs(s.into())),
+        statistics: options.statistics,
+        packet_len: packet_len(options),
     })
+}
+
+/// Those of scripts and of results.
+fn encodings(options: &Sql) -> Result<(Encoding, Encoding), Failure> {
+    let named = options.codepage.as_deref().map(Encoding::of_both);
+    named.unwrap_or_else(|| Ok(Default::default())).map_err(|piece| {
+        Failure::usage(
+            format!("-f {piece}: this encoding is not known here"),
+            "use 65001 (UTF-8), 1252 or 1200 (UTF-16), or convert the file, for example with iconv",
+        )
+    })
+}
+
+fn packet_len(options: &Sql) -> u16 {
+    options.packet_size.unwrap_or(4096)
+}
+
+/// There are no logins. The password is nowhere in the message, nor anywhere else.
+fn check_login(options: &Sql) -> Result<(), Failure> {
+    if options.user.is_none() && options.password.is_none() {
+        return Ok(());
+    }
+    let given = match (&options.user, &options.password) {
+        (Some(_), Some(_)) => "-U and -P",
+        (Some(_), None) => "-U",
+        _ => "-P",
+    };
+    Err(Failure::usage(
+        format!("{given}: `longshore sql` has no logins, it runs as the operating system's user"),
+        "leave -U and -P out; for a server with logins run `longshore serve`, and use sqlcmd with it",
+    ))
 }
 
 /// As sqlcmd ends: failed statements count only if the options say so.
@@ -201,7 +267,26 @@ fn check_server(options: &Sql) -> Result<(), Failure> {
     ))
 }
 
-fn output_file(context: &Context, path: &Path) -> Result<Arc<OutputFile>, Failure> {
+fn output_file(
+    context: &Context,
+    path: &Path,
+    encoding: Encoding,
+) -> Result<Arc<OutputFile>, Failure> {
+    open_output(context, path, encoding).map_err(|error| {
+        let failure = Failure::usage(
+            format!("-o {}: the file cannot be written", path.display()),
+            "name a file in a directory that exists, then run the command again",
+        );
+        failure.numbered(numbers::FILE_UNUSABLE).because(error)
+    })
+}
+
+/// A file for results, which is empty but for its mark.
+fn open_output(
+    context: &Context,
+    path: &Path,
+    encoding: Encoding,
+) -> std::io::Result<Arc<OutputFile>> {
     let open = || {
         let absolute = std::path::absolute(path)?;
         let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
@@ -223,16 +308,12 @@ fn output_file(context: &Context, path: &Path) -> Result<Arc<OutputFile>, Failur
             }
         }
     };
-    match open() {
-        Ok(file) => Ok(Arc::new(OutputFile::new(file))),
-        Err(error) => {
-            let failure = Failure::usage(
-                format!("-o {}: the file cannot be written", path.display()),
-                "name a file in a directory that exists, then run the command again",
-            );
-            Err(failure.numbered(numbers::FILE_UNUSABLE).because(error))
-        }
+    let file = OutputFile::new(open()?, encoding);
+    if encoding == Encoding::Utf16 {
+        // The reason of a failed write is kept.
+        let _lost = file.put("\u{feff}");
     }
+    Ok(Arc::new(file))
 }
 
 /// The batch that options request before the first statement.
@@ -277,19 +358,37 @@ fn variables(options: &Sql) -> Result<Option<BTreeMap<String, String>>, Failure>
 }
 
 /// sqlcmd's own variables, unless they are set.
-fn own_variables(options: &Sql) -> [(&'static str, String); 9] {
+fn own_variables(options: &Sql) -> [(&'static str, String); 12] {
     let server = options.server.clone().unwrap_or_else(facts::host_name);
     let number = |n: i64| n.to_string();
     [
         ("SQLCMDSERVER", server),
-        ("SQLCMDWORKSTATION", facts::host_name()),
+        (
+            "SQLCMDWORKSTATION",
+            options.workstation.clone().unwrap_or_else(facts::host_name),
+        ),
         ("SQLCMDUSER", String::new()),
         (
             "SQLCMDDBNAME",
             options.use_database.clone().unwrap_or_default(),
         ),
-        ("SQLCMDLOGINTIMEOUT", number(8)),
-        ("SQLCMDSTATTIMEOUT", number(0)),
+        (
+            "SQLCMDLOGINTIMEOUT",
+            number(options.login_timeout.unwrap_or(8).into()),
+        ),
+        (
+            "SQLCMDSTATTIMEOUT",
+            number(options.query_timeout.unwrap_or(0).into()),
+        ),
+        ("SQLCMDPACKETSIZE", number(packet_len(options).into())),
+        (
+            "SQLCMDMAXVARTYPEWIDTH",
+            number(options.variable_width.map_or(256, i64::from)),
+        ),
+        (
+            "SQLCMDMAXFIXEDTYPEWIDTH",
+            number(options.fixed_width.map_or(0, i64::from)),
+        ),
         ("SQLCMDHEADERS", number(options.headers)),
         ("SQLCMDCOLSEP", options.separator.clone()),
         ("SQLCMDERRORLEVEL", number(options.message_level.into())),
@@ -304,11 +403,14 @@ fn statements(
     if let Some(query) = &options.query {
         return script.text(query, terminal);
     }
+    if let Some(query) = &options.initial_query {
+        script.text(query, terminal)?;
+    }
     if options.input.is_empty() {
         return from_stdin(script, terminal);
     }
     for path in &options.input {
-        let text = match read(&*terminal.context.storage, path) {
+        let text = match read(&*terminal.context.storage, path, terminal.script_encoding) {
             Ok(text) => text,
             Err(error) => {
                 let what = format!("cannot read {}", path.display());
@@ -376,7 +478,7 @@ fn from_person(script: &mut Script, terminal: &mut Terminal) -> Result<(), Scrip
     ended
 }
 
-fn read(storage: &dyn Storage, path: &Path) -> std::io::Result<String> {
+fn read(storage: &dyn Storage, path: &Path, encoding: Encoding) -> std::io::Result<String> {
     let real = storage.canonical(path)?;
     let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
         return Err(std::io::ErrorKind::IsADirectory.into());
@@ -389,11 +491,11 @@ fn read(storage: &dyn Storage, path: &Path) -> std::io::Result<String> {
     let mut bytes = vec![0; len as usize];
     let got = file.read_full_at(&mut bytes, 0, Via::Cache)?;
     bytes.truncate(got);
-    decoded(bytes)
+    decoded(bytes, encoding)
 }
 
-/// Decodes UTF-8, or UTF-16 with a byte order mark, the form in which SQL Server's tools write scripts.
-fn decoded(bytes: Vec<u8>) -> std::io::Result<String> {
+/// Decodes a script: by its byte order mark, which SQL Server's tools write, else in the encoding that it is said to have.
+fn decoded(bytes: Vec<u8>, encoding: Encoding) -> std::io::Result<String> {
     let wide = |rest: &[u8], unit: fn([u8; 2]) -> u16| {
         let units: Vec<u16> = rest.chunks_exact(2).map(|p| unit([p[0], p[1]])).collect();
         String::from_utf16(&units).map_err(std::io::Error::other)
@@ -401,7 +503,8 @@ fn decoded(bytes: Vec<u8>) -> std::io::Result<String> {
     match bytes.as_slice() {
         [0xff, 0xfe, rest @ ..] => wide(rest, u16::from_le_bytes),
         [0xfe, 0xff, rest @ ..] => wide(rest, u16::from_be_bytes),
-        _ => String::from_utf8(bytes).map_err(std::io::Error::other),
+        [0xef, 0xbb, 0xbf, ..] => Encoding::Utf8.decoded(bytes),
+        _ => encoding.decoded(bytes),
     }
 }
 
@@ -415,9 +518,24 @@ fn whole(text: &str) -> Option<i64> {
     text.parse().ok().or_else(fraction)
 }
 
+/// The lines of sqlcmd's -p. There is no network: the size of a packet is what -a says.
+fn statistics(how: u8, packet_len: u16, took: Duration) -> String {
+    // As sqlcmd, which shows at least one millisecond.
+    let ms = took.as_millis().max(1);
+    let average = ms as f64;
+    let rate = 1000.0 / average;
+    match how {
+        0 => format!(
+            "\nNetwork packet size (bytes): {packet_len}\n1 xact[s]:\n\
+             Clock Time (ms.): total {ms:>9}  avg {average:>6.2} ({rate:.2} xacts per sec.)"
+        ),
+        _ => format!("\n{packet_len}:1:{ms}:{average:.2}:{rate:.2}"),
+    }
+}
+
 impl Terminal<'_> {
     /// Runs a batch; also gives the first value of its last row.
-    fn run(&mut self, text: &str, begun: usize) -> Result<(Ran, Option<Value>), ScriptEnd> {
+    fn run(&mut self, text: &str, line: usize) -> Result<(Ran, Option<Value>), ScriptEnd> {
         let mut show = Show::new(&self.style);
         let sink: &mut dyn Sink = match &mut self.keep {
             Some(keep) => keep,
@@ -430,17 +548,28 @@ impl Terminal<'_> {
             quits: false,
             last: None,
         };
+        let cancel = self.session.cancel_flag();
+        let limit = self.limit.and_then(|limit| TimeLimit::begin(limit, cancel));
+        let begun = self.context.clock.now();
         let ran = self
             .session
             .run(text, &mut advised)
             .map_err(|_| ScriptEnd::Closed)?;
+        let took = self.context.clock.now().saturating_sub(begun);
+        let is_late = limit.is_some_and(TimeLimit::end);
         let quits = advised.quits || ran.ended;
         let last = advised.last;
         if let Some(error) = advised.error.filter(|_| !self.context.output.json) {
             let file = self.file.as_deref();
-            output::to_stderr(&advice::lines(&error, BatchOrigin { file, line: begun }));
+            output::to_stderr(&advice::lines(&error, BatchOrigin { file, line }));
         }
-        self.failed |= ran.failed();
+        if is_late {
+            self.tell("Timeout expired");
+        }
+        if let Some(how) = self.statistics {
+            self.tell(&statistics(how, self.packet_len, took));
+        }
+        self.failed |= ran.failed() || is_late;
         self.severity_max = self.severity_max.max(ran.severity_max);
         if quits {
             return Err(ScriptEnd::Failed);
@@ -452,7 +581,7 @@ impl Terminal<'_> {
         {
             return Err(ScriptEnd::Failed);
         }
-        let outcome = match ran.failed() {
+        let outcome = match ran.failed() || is_late {
             true => Ran::WithErrors,
             false => Ran::Well,
         };
@@ -472,7 +601,40 @@ impl Client for Terminal<'_> {
     }
 
     fn read(&mut self, name: &str) -> Result<String, String> {
-        read(&*self.context.storage, Path::new(name)).map_err(|e| e.to_string())
+        read(
+            &*self.context.storage,
+            Path::new(name),
+            self.script_encoding,
+        )
+        .map_err(|e| e.to_string())
+    }
+
+    fn redirect(&mut self, what: Redirected, to: &str) -> Result<(), String> {
+        if self.keep.is_some() {
+            return Err("--json has everything that is said".to_owned());
+        }
+        let is = |word: &str| to.eq_ignore_ascii_case(word);
+        let file = match is("stdout") || is("stderr") {
+            true => None,
+            false => {
+                let opened = open_output(self.context, Path::new(to), self.file_encoding);
+                let file = opened.map_err(|e| e.to_string())?;
+                self.opened.push((to.to_owned(), file.clone()));
+                Some(file)
+            }
+        };
+        match (what, file) {
+            (Redirected::Results, None) if is("stderr") => {
+                return Err("results do not go to standard error".to_owned());
+            }
+            (Redirected::Results, file) => self.style.file = file,
+            (Redirected::Errors, Some(file)) => self.style.errors = Some(ErrorsTo::File(file)),
+            (Redirected::Errors, None) if is("stderr") => {
+                self.style.errors = Some(ErrorsTo::StandardError);
+            }
+            (Redirected::Errors, None) => self.style.errors = Some(ErrorsTo::StandardOutput),
+        }
+        Ok(())
     }
 
     fn tell(&mut self, text: &str) {
@@ -483,7 +645,7 @@ impl Client for Terminal<'_> {
                 let _lost = file.put(&format!("{text}\n"));
             }
             None if output.json => output.warn(text),
-            None => output.raw(format!("{text}\n").as_bytes()),
+            None => output.raw(&self.style.encoding.encoded(&format!("{text}\n"))),
         }
     }
 }
@@ -544,10 +706,11 @@ mod tests {
 
     #[test]
     fn scripts_are_read_in_the_encodings_that_tools_write() {
-        let text = |bytes: &[u8]| decoded(bytes.to_vec()).unwrap();
+        let text = |bytes: &[u8]| decoded(bytes.to_vec(), Encoding::Utf8).unwrap();
         assert_eq!(text("é".as_bytes()), "é");
         assert_eq!(text(&[0xff, 0xfe, 0xe9, 0]), "é");
         assert_eq!(text(&[0xfe, 0xff, 0, 0xe9]), "é");
-        assert!(decoded(vec![0xe9]).is_err());
+        assert!(decoded(vec![0xe9], Encoding::Utf8).is_err());
+        assert_eq!(decoded(vec![0xe9], Encoding::Windows1252).unwrap(), "é");
     }
 }

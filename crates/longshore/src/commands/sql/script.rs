@@ -26,9 +26,35 @@ pub trait Client {
     /// The text of a file that the script names (`:r`), whole. `Err`: the reason, which the script tells.
     fn read(&mut self, name: &str) -> Result<String, String>;
 
+    /// Sends what follows to a file, to `stdout` or to `stderr` (words of any case). `Err`: the reason, which the script tells.
+    fn redirect(&mut self, what: Redirected, to: &str) -> Result<(), String>;
+
     /// A line for the user, in the order of the calls and of what batches print.
     fn tell(&mut self, text: &str);
 }
+
+/// The lines that `:out` and `:error` redirect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Redirected {
+    Results,
+    Errors,
+}
+
+/// sqlcmd's commands that are refused, with what to do instead.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("!!", "a script runs no programs; run them around longshore"),
+    (
+        "connect",
+        "this program is its own server; for another server use sqlcmd",
+    ),
+    ("ed", "edit a file and run it with -i or :r"),
+    ("perftrace", "the statistics of -p go where results go"),
+    ("serverlist", "there is no list of servers"),
+    (
+        "xml",
+        "results in XML look as others do; leave :XML ON out, and use -y 0 -h -1",
+    ),
+];
 
 /// The outcome of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -201,7 +227,20 @@ impl Script {
                 self.show(client);
                 return self.exit_with(query, client);
             }
+            if words.starts_with("!!") {
+                self.show(client);
+                return Err(refused("!!", client));
+            }
             let word = words.trim_end_matches(';');
+            if word.eq_ignore_ascii_case("reset") {
+                self.show(client);
+                self.drop_batch();
+                return Ok(());
+            }
+            if word.eq_ignore_ascii_case("ed") {
+                self.show(client);
+                return Err(refused("ed", client));
+            }
             if word.eq_ignore_ascii_case("exit") || word.eq_ignore_ascii_case("quit") {
                 self.show(client);
                 return Err(ScriptEnd::Asked);
@@ -266,6 +305,12 @@ impl Script {
             "setvar" => self.set_variable(rest, client),
             "on" => self.on_error(rest, client),
             "exit" | "quit" => Err(ScriptEnd::Asked),
+            "out" => redirect(Redirected::Results, rest, client),
+            "error" => redirect(Redirected::Errors, rest, client),
+            // Results in XML are as others from here on, which they are anyway.
+            "xml" if rest.eq_ignore_ascii_case("off") => Ok(()),
+            word if word.starts_with("!!") => Err(refused("!!", client)),
+            word if ELSEWHERE.iter().any(|(known, _)| *known == word) => Err(refused(word, client)),
             "reset" => {
                 self.drop_batch();
                 Ok(())
@@ -285,7 +330,7 @@ impl Script {
             }
             "help" => {
                 client.tell(
-                    ":r FILE · :setvar NAME VALUE · :listvar · :on error exit|ignore · :list · :reset · :quit · EXIT(QUERY)",
+                    ":r FILE · :setvar NAME VALUE · :listvar · :on error exit|ignore · :out FILE · :error FILE · :list · :reset · :quit · EXIT(QUERY)",
                 );
                 Ok(())
             }
@@ -385,6 +430,34 @@ impl Script {
     }
 }
 
+/// Says that a command is not there, and what to do instead.
+fn refused(command: &str, client: &mut dyn Client) -> ScriptEnd {
+    let found = ELSEWHERE.iter().find(|(known, _)| *known == command);
+    let hint = found.map_or("", |(_, hint)| hint);
+    let colon = if command == "!!" { "" } else { ":" };
+    client.tell(&format!("{colon}{command} is not here: {hint}"));
+    ScriptEnd::Failed
+}
+
+/// `:out FILE`, `:error FILE`
+fn redirect(what: Redirected, to: &str, client: &mut dyn Client) -> Result<(), ScriptEnd> {
+    let word = match what {
+        Redirected::Results => "out",
+        Redirected::Errors => "error",
+    };
+    let to = unquoted(to);
+    if to.is_empty() {
+        client.tell(&format!(
+            "write `:{word} FILE`, `:{word} stdout` or `:{word} stderr`"
+        ));
+        return Err(ScriptEnd::Failed);
+    }
+    client.redirect(what, to).map_err(|why| {
+        client.tell(&format!(":{word} {to}: {why}"));
+        ScriptEnd::Failed
+    })
+}
+
 /// The query of `EXIT(query)`, on one line; `None`: it is another line.
 fn exit_query(line: &str) -> Option<&str> {
     let line = line.trim_end_matches(';').trim_end();
@@ -426,6 +499,7 @@ mod tests {
         batches: Vec<String>,
         begun: Vec<usize>,
         told: Vec<String>,
+        redirected: Vec<String>,
         /// Batches and lines in their order.
         all: String,
         files: BTreeMap<String, String>,
@@ -452,6 +526,16 @@ mod tests {
                 .get(name)
                 .cloned()
                 .ok_or_else(|| "not there".to_owned())
+        }
+
+        fn redirect(&mut self, what: Redirected, to: &str) -> Result<(), String> {
+            match to {
+                "nowhere" => Err("not there".to_owned()),
+                to => {
+                    self.redirected.push(format!("{what:?} {to}"));
+                    Ok(())
+                }
+            }
         }
 
         fn tell(&mut self, text: &str) {
@@ -567,6 +651,35 @@ mod tests {
         }
         assert_eq!(run("EXIT(SELECT 1").0.batches, ["EXIT(SELECT 1"]);
         assert_eq!(run("a '\nEXIT(SELECT 1)\n'").0.batches.len(), 1);
+    }
+
+    #[test]
+    fn commands_of_sqlcmd_are_done_or_refused_with_what_to_do() {
+        let (heard, ended) = run(":out \"a b.txt\"\n:Error stderr\n:xml off\na\nRESET\nb");
+        assert_eq!(ended, Ok(()));
+        assert_eq!(heard.redirected, ["Results a b.txt", "Errors stderr"]);
+        assert_eq!(heard.batches, ["b"]);
+        let refused = [
+            ":!! dir",
+            "!!dir",
+            ":connect other",
+            ":xml on",
+            ":ed",
+            "ed",
+            ":serverlist",
+            ":perftrace stdout",
+            ":out",
+            ":error nowhere",
+            ":nonsense",
+        ];
+        for line in refused {
+            let (heard, ended) = run(&format!("{line}\na"));
+            assert_eq!(ended, Err(ScriptEnd::Failed), "{line}");
+            assert!(heard.batches.is_empty(), "{line}");
+            assert_eq!(heard.told.len(), 1, "{line}");
+        }
+        let told = run(":connect other -U sa -P verysecret").0.told;
+        assert!(!told[0].contains("verysecret"), "{told:?}");
     }
 
     #[test]

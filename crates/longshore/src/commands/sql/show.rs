@@ -15,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 use longshore_io::{File, Via};
 use longshore_tsql::{Column, DoneEvent, Message, ReceiverGone, Sink, Type, Value};
 
+use super::encoding::Encoding;
 use longshore_terminal::output::to_stdout;
 
 /// The format of results.
@@ -27,13 +28,29 @@ pub struct Style {
     pub width: Option<usize>,
     /// The width of columns without a width of their own; 0: the width of their values.
     pub variable_width: usize,
+    /// The width of columns with a width of their own; 0: the width of their type.
+    pub fixed_width: usize,
+    /// 1: each control character in a value is a blank; 2: a run of them is.
+    pub control_characters: Option<u8>,
+    /// The encoding of results.
+    pub encoding: Encoding,
     /// Messages below this severity are hidden; information has severity 0.
     pub message_level: i8,
     /// The destination instead of standard output.
     pub file: Option<Arc<OutputFile>>,
     /// 0: errors go to standard error; 1: all messages do.
     pub to_stderr: Option<u8>,
+    /// The destination of errors, from `:error` on.
+    pub errors: Option<ErrorsTo>,
     pub server: String,
+}
+
+/// Where `:error` sends messages of errors.
+#[derive(Debug, Clone)]
+pub enum ErrorsTo {
+    File(Arc<OutputFile>),
+    StandardOutput,
+    StandardError,
 }
 
 /// The width of columns of unlimited length.
@@ -43,6 +60,7 @@ pub const WIDTH_MAX: usize = 256;
 #[derive(Debug)]
 pub struct OutputFile {
     file: Arc<dyn File>,
+    encoding: Encoding,
     /// Bytes written.
     len: AtomicU64,
     /// The reason of the first failed write.
@@ -51,9 +69,10 @@ pub struct OutputFile {
 
 impl OutputFile {
     /// `file` is empty.
-    pub fn new(file: Arc<dyn File>) -> OutputFile {
+    pub fn new(file: Arc<dyn File>, encoding: Encoding) -> OutputFile {
         OutputFile {
             file,
+            encoding,
             len: AtomicU64::new(0),
             lost: OnceLock::new(),
         }
@@ -62,12 +81,13 @@ impl OutputFile {
     /// If the write fails, the reason is also kept for [`OutputFile::lost`].
     pub fn put(&self, text: &str) -> Result<(), ReceiverGone> {
         let at = self.len.load(Ordering::Relaxed);
-        let written = self.file.write_all_at(text.as_bytes(), at, Via::Cache);
+        let bytes = self.encoding.encoded(text);
+        let written = self.file.write_all_at(&bytes, at, Via::Cache);
         written.map_err(|error| {
             self.lost.get_or_init(|| error.to_string());
             ReceiverGone
         })?;
-        self.len.store(at + text.len() as u64, Ordering::Relaxed);
+        self.len.store(at + bytes.len() as u64, Ordering::Relaxed);
         Ok(())
     }
 
@@ -88,6 +108,26 @@ fn plain(text: &str) -> String {
         .split('\n')
         .map(|line| line.strip_suffix('\r').unwrap_or(line));
     lines.map(one).collect::<Vec<_>>().join("\n")
+}
+
+/// The text with blanks in the place of control characters; `runs`: one for several.
+fn without_controls(text: &str, runs: bool) -> String {
+    let mut made = String::with_capacity(text.len());
+    let mut follows = false;
+    for c in text.chars() {
+        match c.is_control() {
+            true if runs && follows => {}
+            true => made.push(' '),
+            false => made.push(c),
+        }
+        follows = c.is_control();
+    }
+    longshore_terminal::text::plain(&made)
+}
+
+/// Whether -Y cuts values of a type: texts of bounded length, and values of any type.
+fn is_cut(kind: Type) -> bool {
+    kind.is_text() || kind == Type::SqlVariant
 }
 
 /// Prints while the statements run.
@@ -113,7 +153,12 @@ impl<'a> Show<'a> {
         if let Some(file) = &self.style.file {
             return file.put(text);
         }
-        to_stdout(text.as_bytes()).map_err(|_| ReceiverGone)
+        to_stdout(&self.style.encoding.encoded(text)).map_err(|_| ReceiverGone)
+    }
+
+    /// A message that stands apart from results.
+    fn put_aside(&self, text: &str) {
+        let _gone = io::stderr().lock().write_all(text.as_bytes());
     }
 
     fn line(&self, cells: impl Iterator<Item = String>) -> Result<(), ReceiverGone> {
@@ -132,7 +177,10 @@ impl<'a> Show<'a> {
             Some(_) => WIDTH_MAX,
             None => self.style.variable_width,
         };
-        let own = own.unwrap_or(most);
+        let own = match (own, self.style.fixed_width) {
+            (Some(_), fixed @ 1..) if is_cut(column.kind) => return fixed,
+            (own, _) => own.unwrap_or(most),
+        };
         own.max(column.name.chars().count()).clamp(1, most.max(1))
     }
 
@@ -142,7 +190,10 @@ impl<'a> Show<'a> {
     }
 
     fn cell(&self, column: &Column, text: &str) -> String {
-        let plain = plain(text);
+        let plain = match self.style.control_characters {
+            None => plain(text),
+            Some(how) => without_controls(text, how > 1),
+        };
         if self.style.trim {
             return plain.trim_end().to_owned();
         }
@@ -222,12 +273,20 @@ impl Sink for Show<'_> {
             Some(0) => message.is_error(),
             Some(_) => true,
         };
-        match aside {
-            true => {
-                let _gone = io::stderr().lock().write_all(text.as_bytes());
+        match (&self.style.errors, aside) {
+            (Some(ErrorsTo::File(file)), _) if message.is_error() => file.put(&text),
+            (Some(ErrorsTo::StandardError), _) if message.is_error() => {
+                self.put_aside(&text);
                 Ok(())
             }
-            false => self.put(&text),
+            (Some(ErrorsTo::StandardOutput), _) if message.is_error() => {
+                to_stdout(&self.style.encoding.encoded(&text)).map_err(|_| ReceiverGone)
+            }
+            (_, true) => {
+                self.put_aside(&text);
+                Ok(())
+            }
+            (_, false) => self.put(&text),
         }
     }
 
@@ -272,8 +331,12 @@ mod tests {
                 width: None,
                 variable_width,
                 message_level: -1,
-                file: Some(Arc::new(OutputFile::new(file))),
+                fixed_width: 0,
+                control_characters: None,
+                encoding: Encoding::Utf8,
+                file: Some(Arc::new(OutputFile::new(file, Encoding::Utf8))),
                 to_stderr: None,
+                errors: None,
                 server: "server".into(),
             };
             let mut show = Show::new(&style);
