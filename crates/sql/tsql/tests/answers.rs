@@ -23,7 +23,7 @@ fn shown(session: &mut Session, query: &str) -> Vec<String> {
     rows(&record).into_iter().map(|r| r.join("|")).collect()
 }
 
-/// What a refusal by name says.
+/// The line of a refusal by name.
 fn refused(what: &str) -> String {
     format!("50002 {what} is not part of the language that this server understands.")
 }
@@ -557,7 +557,7 @@ fn a_refused_statement_is_refused_when_it_is_reached() {
         ("SELECT * FROM sysindexes", "sysindexes"),
         ("SELECT 1 OPTION (LABEL = 'x')", "OPTION (LABEL = 'X')"),
     ] {
-        // What stands around it runs, with a blank or a semicolon between them.
+        // The statements around it run, with a blank or a semicolon between them.
         for between in [" ", ";\n"] {
             let batch = format!("PRINT 'before'{between}{statement}{between}PRINT 'after'");
             let record = run(&mut session, &batch);

@@ -12,6 +12,7 @@ mod apply;
 mod call;
 mod common;
 mod comparison;
+mod constant;
 mod expression;
 mod grouped;
 mod instant;

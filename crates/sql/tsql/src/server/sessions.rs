@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - A session is here from its login to its end, once; its number is free again then.
-//! - What is told of a session is what it said of itself last. A fact that nobody has said is absent.
+//! - The facts of a session are those that it said of itself last. A fact that nobody has said is absent.
 //! - KILL asks: a statement that runs ends as by a cancel, and its session after it.
 //!
 //! Leaves to others: the views (`query/system.rs`), and the session itself (`session.rs`).
@@ -37,7 +37,7 @@ pub struct ClientLink {
     pub packet_len: u32,
 }
 
-/// What a session says of itself.
+/// The facts that a session says of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SessionState {
     pub database: String,

@@ -19,7 +19,7 @@ use crate::sink::Command;
 use crate::syntax::Fragment;
 use crate::value::{Column, Type, Value};
 
-/// Who a report is about.
+/// The sessions that a report is about.
 enum Wanted {
     All,
     /// Those that do not wait for a command.
@@ -58,7 +58,7 @@ impl Wanted {
     }
 }
 
-/// What a session does; of a batch only backups and restores are known, and the one that asks.
+/// The command that a session runs: of a batch only backups and restores are known, and the batch that asks.
 fn command_of(
     session: &Session,
     id: u32,

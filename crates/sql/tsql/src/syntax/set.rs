@@ -1,4 +1,10 @@
-//! The options of a session (`SET …`), and how each is handled: none is ignored silently.
+//! The options of a session (`SET …`), how each is handled, and what a session has set.
+//!
+//! Invariants
+//! - None is ignored silently: a value that would change an answer is refused where it is not honoured.
+//! - What has no effect is kept all the same: `@@OPTIONS` and the views of sessions show it.
+//!
+//! Leaves to others: reading SET (`parser/control.rs`), and the options that are honoured (`run.rs`).
 
 use crate::message::{self, Message};
 

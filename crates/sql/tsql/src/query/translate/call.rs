@@ -23,19 +23,17 @@ use super::lookup::{DBO, server_property};
 use super::state::{Markup, Translator, TypedSql, direction, folded, not_here};
 use super::tables;
 use crate::convert::{PRECISION_MAX, convert};
-use crate::flow::Stop;
 use crate::message::{self, Message};
 use crate::query::collation::Collation;
 use crate::query::moment::DatePart;
 use crate::query::number::{average, sum, wider};
 use crate::query::objects::constraint_id;
-use crate::query::plan::QueryPlan;
 use crate::query::schema::database_id;
-use crate::query::sql::{Node, Parameter, Sql};
+use crate::query::sql::Sql;
 use crate::query::texts;
 use crate::query::views::number_of;
 use crate::server::is_shared;
-use crate::value::{Column, LENGTH_MAX, SCALE_MAX, Temporal, Type, Value};
+use crate::value::{LENGTH_MAX, SCALE_MAX, Temporal, Type, Value};
 
 /// The type of texts that functions make: of one or two bytes per character, bounded or not, like their arguments.
 const TEXT: Type = Type::VarChar(Some(LENGTH_MAX));
@@ -117,19 +115,6 @@ const SIMPLE: &[(&str, usize, usize, &str, &str, Type)] = &[
         "ts_json_query",
         Type::NVarChar(None),
     ),
-];
-
-/// Functions of the server's with arguments: with those that are the same for all rows they have one value.
-const OF_SERVER: &[&str] = &[
-    "COL_LENGTH",
-    "CONNECTIONPROPERTY",
-    "CURSOR_STATUS",
-    "DB_ID",
-    "IDENT_CURRENT",
-    "IDENT_INCR",
-    "IDENT_SEED",
-    "OBJECT_ID",
-    "SERVERPROPERTY",
 ];
 
 /// Functions of SQL Server that are refused by name.
@@ -929,99 +914,6 @@ impl Translator<'_> {
         }
     }
 
-    /// The culture of FORMAT: texts of the only language here. Errors: 50002 for another culture.
-    fn check_culture(&mut self, culture: &Expr) -> Result<(), Message> {
-        let known = self.known_value(culture)?;
-        let refused = |what: &str| Err(not_here(&format!("FORMAT with the culture {what}")));
-        match known {
-            None => refused("of a column"),
-            Some(Value::Null) => Ok(()),
-            Some(culture) => {
-                let culture = culture.to_string();
-                match culture.eq_ignore_ascii_case("en-US") {
-                    true => Ok(()),
-                    false => refused(&culture),
-                }
-            }
-        }
-    }
-
-    /// Rights, of which a login has all: nothing is denied here. The arguments may be anything.
-    fn of_rights(&mut self, name: &str, arguments: &[&Expr]) -> Result<Option<TypedSql>, Message> {
-        let kind = match (name, arguments.len()) {
-            ("HAS_PERMS_BY_NAME", 3..=5) => Type::Int,
-            ("IS_MEMBER", 1) | ("IS_ROLEMEMBER", 1 | 2) => Type::Int,
-            ("FN_HADR_BACKUP_IS_PREFERRED_REPLICA", 1) => Type::Bit,
-            _ => return Ok(None),
-        };
-        for argument in arguments {
-            self.expression(argument)?;
-        }
-        Ok(Some(TypedSql::of(self.bind(Value::Int(1)), kind)))
-    }
-
-    /// The values of the arguments of a function of the server's, if it has the same for all rows. `None`: another function,
-    /// or an argument that names a column.
-    fn known_arguments(
-        &mut self,
-        name: &str,
-        arguments: &[&Expr],
-    ) -> Result<Option<Vec<Value>>, Message> {
-        if !(arguments.is_empty() || OF_SERVER.contains(&name)) {
-            return Ok(None);
-        }
-        let mut values = Vec::new();
-        for argument in arguments {
-            match self.known_value(argument)? {
-                Some(value) => values.push(value),
-                None => return Ok(None),
-            }
-        }
-        Ok(Some(values))
-    }
-
-    /// The value of an expression that names no column. `None`: it names one.
-    pub(super) fn known_value(&mut self, expr: &Expr) -> Result<Option<Value>, Message> {
-        let is_plain = match expr {
-            Expr::Value(_) | Expr::Prefixed { .. } => true,
-            Expr::Identifier(word) => word.value.starts_with('@'),
-            _ => false,
-        };
-        if is_plain {
-            return self.bound_value(expr);
-        }
-        // A variable that this SELECT sets has another value in each row.
-        if self.stepwise.is_some() {
-            return Ok(None);
-        }
-        let mut alone = Translator::new(&self.context, self.literals);
-        alone.queries = 1;
-        alone.depth = self.depth;
-        let typed = match alone.expression(expr) {
-            Ok(typed) => typed,
-            Err(unbound) if matches!(unbound.number, 207 | 4104) => return Ok(None),
-            Err(wrong) => return Err(wrong),
-        };
-        let plan = QueryPlan {
-            sql: format!("SELECT {}", typed.sql),
-            columns: vec![Column::new("", typed.kind())],
-            values: alone.values.into_iter().map(Value::from).collect(),
-            views: alone.views,
-            tables: alone.tables,
-            functions: alone.functions,
-            ..QueryPlan::default()
-        };
-        let sqlite = self.context.sqlite(&plan)?;
-        let mut found = None;
-        let ran = sqlite.run(&plan, &mut |mut row| {
-            found = row.pop();
-            Ok(())
-        });
-        self.context.give_back(sqlite, &plan);
-        ran.map_err(Stop::message)?;
-        Ok(Some(found.unwrap_or(Value::Null)))
-    }
-
     /// Functions whose value is known before the query runs.
     fn of_server(
         &mut self,
@@ -1137,26 +1029,6 @@ impl Translator<'_> {
             found.filter(|_| kind.is_none() || fits("F") || fits("PK") || fits("UQ"))
         };
         (Type::Int, id.map_or(Value::Null, Value::Int))
-    }
-
-    /// An argument whose value is known before the query runs: a literal or a variable.
-    pub(super) fn constant(&mut self, expr: &Expr) -> Result<Value, Message> {
-        let value = self.bound_value(expr)?;
-        value.ok_or_else(|| not_here("a column as this function's argument"))
-    }
-
-    /// The value that an expression is bound to. `None`: it is none that is.
-    fn bound_value(&mut self, expr: &Expr) -> Result<Option<Value>, Message> {
-        let typed = self.expression(expr)?;
-        let at = match typed.sql.node {
-            Node::Bound(number) => number.checked_sub(1),
-            Node::Null => return Ok(Some(Value::Null)),
-            _ => None,
-        };
-        Ok(match at.and_then(|at| self.values.get(at)) {
-            Some(Parameter::Value(value)) => Some(value.clone()),
-            _ => None,
-        })
     }
 }
 

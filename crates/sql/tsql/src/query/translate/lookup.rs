@@ -394,43 +394,6 @@ impl Translator<'_> {
                     Type::SmallInt,
                 )
             }
-            ("OBJECT_ID", [object]) => return self.object_ids(object, None).map(Some),
-            ("OBJECT_ID", [object, kind]) => {
-                return self.object_ids(object, Some(kind)).map(Some);
-            }
-            ("COL_LENGTH", [table, column]) => {
-                return self.column_lengths(table, column).map(Some);
-            }
-            ("SERVERPROPERTY", [property]) => {
-                let pair = |name: &&str| {
-                    let (_, value) = server_property(context.server, name);
-                    let shown = match value {
-                        Value::Null => Value::Null,
-                        value => Value::text(value.to_string()),
-                    };
-                    (text(name), shown)
-                };
-                (property, SERVER_PROPERTIES.iter().map(pair).collect(), NAME)
-            }
-            ("HAS_DBACCESS", [database]) => {
-                let all = database_names(context.server);
-                let is_open = |name: &str| {
-                    let status = database_property(&context, name, "STATUS");
-                    Value::bit(status == Value::text("ONLINE"))
-                };
-                let pair = |name: &String| (text(name), is_open(name));
-                (database, all.iter().map(pair).collect(), Type::Int)
-            }
-            ("IS_SRVROLEMEMBER", [role] | [role, _]) => {
-                let all = SERVER_ROLES.iter().map(|name| (text(name), int(1)));
-                (role, all.collect(), Type::Int)
-            }
-            ("DATABASEPROPERTY", [database, property]) => {
-                let property = self.constant(property)?.to_string();
-                let all = database_names(context.server);
-                let pair = |name: &String| (text(name), older_property(&context, name, &property));
-                (database, all.iter().map(pair).collect(), Type::Int)
-            }
             ("OBJECT_NAME" | "OBJECT_SCHEMA_NAME", [id, database]) => {
                 return self.name_in(name, id, database).map(Some);
             }
@@ -494,6 +457,54 @@ impl Translator<'_> {
                 (id, pairs.collect(), Type::Int)
             }
             ("USER_NAME", [id]) => (id, vec![(int(1), text(DBO))], NAME),
+            _ => return self.of_names(name, arguments),
+        };
+        self.looked_up(key, rows, kind).map(Some)
+    }
+
+    /// The same of names: of objects, databases, roles and properties. `None`: another function.
+    fn of_names(&mut self, name: &str, arguments: &[&Expr]) -> Result<Option<TypedSql>, Message> {
+        let context = self.context;
+        let int = |n: i64| Value::Int(n);
+        let text = |text: &str| Value::text(text);
+        let (key, rows, kind) = match (name, arguments) {
+            ("OBJECT_ID", [object]) => return self.object_ids(object, None).map(Some),
+            ("OBJECT_ID", [object, kind]) => {
+                return self.object_ids(object, Some(kind)).map(Some);
+            }
+            ("COL_LENGTH", [table, column]) => {
+                return self.column_lengths(table, column).map(Some);
+            }
+            ("SERVERPROPERTY", [property]) => {
+                let pair = |name: &&str| {
+                    let (_, value) = server_property(context.server, name);
+                    let shown = match value {
+                        Value::Null => Value::Null,
+                        value => Value::text(value.to_string()),
+                    };
+                    (text(name), shown)
+                };
+                (property, SERVER_PROPERTIES.iter().map(pair).collect(), NAME)
+            }
+            ("HAS_DBACCESS", [database]) => {
+                let all = database_names(context.server);
+                let is_open = |name: &str| {
+                    let status = database_property(&context, name, "STATUS");
+                    Value::bit(status == Value::text("ONLINE"))
+                };
+                let pair = |name: &String| (text(name), is_open(name));
+                (database, all.iter().map(pair).collect(), Type::Int)
+            }
+            ("IS_SRVROLEMEMBER", [role] | [role, _]) => {
+                let all = SERVER_ROLES.iter().map(|name| (text(name), int(1)));
+                (role, all.collect(), Type::Int)
+            }
+            ("DATABASEPROPERTY", [database, property]) => {
+                let property = self.constant(property)?.to_string();
+                let all = database_names(context.server);
+                let pair = |name: &String| (text(name), older_property(&context, name, &property));
+                (database, all.iter().map(pair).collect(), Type::Int)
+            }
             _ => return Ok(None),
         };
         self.looked_up(key, rows, kind).map(Some)
