@@ -94,7 +94,7 @@ fn are_hints(arguments: &[FunctionArg]) -> bool {
     let is_hint = |argument: &FunctionArg| match argument {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Identifier(word))) => {
             let is = |hint: &&str| word.value.eq_ignore_ascii_case(hint);
-            word.quote_style.is_none() && HINTS.iter().any(|hint| is(&hint))
+            word.quote_style.is_none() && HINTS.iter().any(is)
         }
         _ => false,
     };
