@@ -520,7 +520,7 @@ fn date_part_of_week(arguments: &[Value]) -> Result<Value> {
             _ => 7,
         };
         let day = moment::part(DatePart::WeekDay, at);
-        let day = (day - 1 + 7 - first).rem_euclid(7) + 1;
+        let day = (day - 1 - first.rem_euclid(7)).rem_euclid(7) + 1;
         Ok(Value::Int(match part {
             DatePart::WeekDay => day,
             DatePart::Week => (moment::part(DatePart::DayOfYear, at) - day + 6).div_euclid(7) + 1,
