@@ -358,7 +358,7 @@ pub fn recipients(
 }
 
 /// Errors: a recipient that everything must have is not among these; `None`: nothing is encrypted.
-pub fn check_required(context: &Context, all: Option<&Recipients>) -> Result<(), Failure> {
+fn check_required(context: &Context, all: Option<&Recipients>) -> Result<(), Failure> {
     for text in &context.config.encryption.require_recipients {
         for required in recipients_of(context, text)? {
             if matches!(required, Recipient::Passphrase(_)) {

@@ -359,7 +359,7 @@ fn live<P: Published>(dir: &dyn Dir, name: &Path) -> Option<P> {
     let mut text = vec![0; usize::try_from(len.min(LEN_MAX)).ok()?];
     file.read_exact_at(&mut text, 0, Via::Cache).ok()?;
     let writer: Writer = serde_json::from_slice(&text).ok()?;
-    if facts::process_started(writer.pid) != Some(writer.process_started) {
+    if facts::is_gone(writer.pid, writer.process_started) {
         // A file of another user stays for that user.
         let _not_ours = dir.remove_file(name);
         return None;

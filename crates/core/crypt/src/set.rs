@@ -384,10 +384,10 @@ mod tests {
         (0..127).fold(square, |power, _| times(power, power))
     }
 
-    /// Goal: the page says rightly that whoever has a set's key can change a block and keep its tag, so its digest, the root and a signature of
-    /// it stay: none of them holds against the holder of an identity.
+    /// Goal: the page says rightly that whoever has a set's key can change a block and keep its tag. Digest, root and
+    /// signature are of salts and tags (docs/format.md), so none of them holds against the holder of an identity.
     #[test]
-    fn whoever_has_the_key_changes_a_block_and_keeps_its_tag_and_digest() {
+    fn whoever_has_the_key_changes_a_block_and_keeps_its_tag() {
         let identity = Identity::new_x25519().unwrap();
         let recipients = Recipients::new(vec![identity.recipient()], false).unwrap();
         let new = NewKey::wrapped(&recipients).unwrap();
@@ -418,7 +418,6 @@ mod tests {
         opened(&mut forged).unwrap();
         assert_eq!(&forged[..16], b"the balance is 9");
         assert_eq!(forged[32..len], plain[32..]);
-        // The digest is of the salt and the tags alone, and these were read as they were.
         // Without the factor no such change passes.
         let mut guessed = [&payload[..], &block.payload_tag].concat();
         guessed[15] ^= 9;

@@ -30,7 +30,9 @@ pub use machine::{
     CpuTimes, ProcessorLayout, core_times, cores, cpu_model, cpu_times, governor, host_name,
     kernel, memory_bytes, numa_nodes, processor_layout,
 };
-pub use others::{WorkingDirectory, has_ended, process_mark, process_started, working_directories};
+pub use others::{
+    WorkingDirectory, has_ended, is_gone, process_mark, process_started, working_directories,
+};
 pub use pci::{PciDevice, first_line, has_entries, pci_devices, small_text};
 pub use priority::LowIoPriority;
 pub use process::{ProcessUsage, children_cpu, process_usage};

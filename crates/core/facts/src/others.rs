@@ -48,13 +48,19 @@ pub fn has_ended(pid: u32, mark: &str) -> bool {
     if namespaces().is_none_or(|ours| ours != theirs) {
         return false;
     }
+    started.parse().is_ok_and(|started| is_gone(pid, started))
+}
+
+/// Whether the process of this number and this start, as [`process_started`] tells it, has ended for certain. A process that the
+/// system hides from this user, as it hides those of others and those that leave no core file, is not taken for one that has ended.
+pub fn is_gone(pid: u32, started: u64) -> bool {
     let Some(number) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
         return false;
     };
     match test_kill_process(number) {
         Err(Errno::SRCH) => true,
-        // Another process has the number now; what is hidden from this user shows no time.
-        _ => process_started(pid).is_some_and(|now| now.to_string() != started),
+        // Another process has the number now; what is hidden shows no time.
+        _ => process_started(pid).is_some_and(|now| now != started),
     }
 }
 

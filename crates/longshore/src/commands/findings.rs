@@ -88,10 +88,14 @@ fn of_encryption(context: &Context) -> Vec<String> {
     if let Err(failure) = keys::keyring(context, &KeyOptions::default()) {
         found.push(refused("encryption".to_owned(), failure));
     }
-    if let Err(failure) = keys::recipients(context, &[], (None, false)) {
+    let config = &context.config;
+    let mut targets = config.target.values();
+    // Those of the targets may be all that there are.
+    let is_used = !config.encryption.recipients.is_empty()
+        || targets.all(|target| target.recipients.is_none());
+    if is_used && let Err(failure) = keys::recipients(context, &[], (None, false)) {
         found.push(refused("encryption".to_owned(), failure));
     }
-    let config = &context.config;
     for command in [
         &config.encryption.wrap_command,
         &config.encryption.unwrap_command,
@@ -113,7 +117,7 @@ fn of_encryption(context: &Context) -> Vec<String> {
         found.push(refused("encryption".to_owned(), failure));
     }
     for (name, target) in &config.target {
-        if target.recipients.is_none() {
+        if is_used && target.recipients.is_none() {
             continue;
         }
         if let Err(failure) = keys::recipients(context, &[], (Some(name), false)) {
@@ -121,6 +125,15 @@ fn of_encryption(context: &Context) -> Vec<String> {
         }
     }
     found
+}
+
+/// Whether WAL is not to be encrypted where everything has to be.
+fn wal_is_refused(config: &Config, database: &Database) -> bool {
+    let is_off = database
+        .wal
+        .as_ref()
+        .is_some_and(|wal| wal.encrypt == Some(false));
+    is_off && (config.encryption.require || !config.encryption.require_recipients.is_empty())
 }
 
 fn of_database(context: &Context, config: &Config, name: &str, database: &Database) -> Vec<String> {
@@ -131,6 +144,12 @@ fn of_database(context: &Context, config: &Config, name: &str, database: &Databa
         && std::env::var_os(variable).is_none_or(|value| value.is_empty())
     {
         found.push(format!("the variable {variable} is not set"));
+    }
+    if wal_is_refused(config, database) {
+        found.push(
+            "`encrypt = false` of its WAL, and [encryption] requires encryption: pushes fail"
+                .to_owned(),
+        );
     }
     let archive = database.wal.as_ref().and_then(|wal| wal.archive.as_deref());
     found.extend(archive.and_then(|path| unmakable(context, path)));

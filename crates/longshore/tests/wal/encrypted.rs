@@ -406,8 +406,16 @@ fn the_configuration_says_whether_wal_is_encrypted() {
     let said = checked();
     let expected = "and perhaps others are not encrypted";
     assert!(said.contains(expected), "{said}");
-    let refused = exits(&push(&names[2]), 2);
-    assert!(refused.contains("encrypt = false"), "{refused}");
+    for required in [
+        "require = true".to_owned(),
+        format!("require_recipients = [\"{to}\"]"),
+    ] {
+        configure("encrypt = false", &encryption(&required));
+        let refused = exits(&push(&names[2]), 2);
+        assert!(refused.contains("encrypt = false"), "{refused}");
+        let told = text(&run(&server, &["config", "check", "--config", &config]));
+        assert!(told.contains("pushes fail"), "{told}");
+    }
     let more = format!("require = true\nidentities = [\"{id}\"]");
     configure("", &encryption(&more));
     exits(&push(&names[2]), 0);

@@ -15,7 +15,7 @@ use longshore_wal::StorageForm;
 
 use crate::commands::archive::ArchiveLocation;
 use crate::context::Context;
-use crate::keys::{check_required, lenient_keyring, signing_key, wal_recipients};
+use crate::keys::{lenient_keyring, signing_key, wal_recipients};
 use crate::options::{Archive, KeyOptions};
 use longshore_terminal::failure::Failure;
 
@@ -74,16 +74,16 @@ pub fn sealed_form(
     let is_off = wal.is_some_and(|wal| wal.encrypt == Some(false)) && encrypt_to.is_empty();
     let is_required = keys.require_encryption;
     let recipients = match is_off {
-        true if is_required || config.encryption.require => {
+        true if is_required
+            || config.encryption.require
+            || !config.encryption.require_recipients.is_empty() =>
+        {
             return Err(Failure::usage(
                 "encryption is required, and `encrypt = false` in [database.NAME.wal] switches it off",
-                "remove `encrypt` there, or `require` in [encryption]",
+                "remove `encrypt` there, or `require` and `require_recipients` in [encryption]",
             ));
         }
-        true => {
-            check_required(context, None)?;
-            None
-        }
+        true => None,
         false => wal_recipients(context, encrypt_to, (target, is_required))?,
     };
     Ok(StorageForm {
