@@ -143,6 +143,8 @@ pub struct Health {
     pub hardware: Option<String>,
     pub library_version: Option<String>,
     pub driver_version: Option<String>,
+    /// Of the device; only root may read that of some.
+    pub firmware_version: Option<String>,
 }
 
 impl Health {
@@ -154,6 +156,7 @@ impl Health {
             hardware: None,
             library_version: None,
             driver_version: None,
+            firmware_version: None,
         }
     }
 }

@@ -13,6 +13,7 @@
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
 use std::fmt;
+use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -184,6 +185,7 @@ impl Driver {
                 device,
                 handle,
                 device_name: name,
+                firmware_version: firmware(Path::new("/proc")),
                 driver_version: format!("{}.{}", version / 1000, version % 1000 / 10),
                 lost: AtomicBool::new(false),
             })
@@ -210,6 +212,7 @@ pub(super) struct Context {
     handle: Handle,
     pub device_name: String,
     pub driver_version: String,
+    pub firmware_version: Option<String>,
     /// A final error was seen. From then on nothing is freed: freeing would fail or hang.
     lost: AtomicBool,
 }
@@ -663,6 +666,20 @@ impl Drop for StreamMark {
     }
 }
 
+/// The firmware's version of the machine's only GPU, as the kernel's driver shows it below `proc`; `None` with several,
+/// because nothing says which of them is used.
+fn firmware(proc: &Path) -> Option<String> {
+    let mut gpus = std::fs::read_dir(proc.join("driver/nvidia/gpus")).ok()?;
+    let (Some(Ok(gpu)), None) = (gpus.next(), gpus.next()) else {
+        return None;
+    };
+    let text = longshore_facts::small_text(&gpu.path().join("information")).ok()?;
+    let pairs = text.lines().filter_map(|line| line.split_once(':'));
+    let mut ours = pairs.filter(|(name, _)| name.trim() == "GPU Firmware");
+    let version = ours.next().map(|(_, value)| value.trim().to_owned())?;
+    (!version.is_empty() && version != "N/A").then_some(version)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -687,6 +704,24 @@ mod tests {
         ] {
             assert!(!error(code).is_final(), "{code}");
         }
+    }
+
+    #[test]
+    fn the_firmware_of_the_only_gpu_is_known_and_of_two_nobody_knows_which() {
+        let proc = tempfile::tempdir().unwrap();
+        assert_eq!(firmware(proc.path()), None);
+        let put = |address: &str, version: &str| {
+            let gpu = proc.path().join("driver/nvidia/gpus").join(address);
+            std::fs::create_dir_all(&gpu).unwrap();
+            let text = format!("Model: \t\t NVIDIA H200\nGPU Firmware: \t {version}\n");
+            std::fs::write(gpu.join("information"), text).unwrap();
+        };
+        put("0000:18:00.0", "N/A");
+        assert_eq!(firmware(proc.path()), None);
+        put("0000:18:00.0", "580.95.05");
+        assert_eq!(firmware(proc.path()).as_deref(), Some("580.95.05"));
+        put("0000:2a:00.0", "580.95.05");
+        assert_eq!(firmware(proc.path()), None);
     }
 
     #[test]

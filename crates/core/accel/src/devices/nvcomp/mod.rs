@@ -243,6 +243,7 @@ impl Engine for Nvcomp {
             hardware: context.map(|context| context.device_name.clone()),
             library_version: library.map(|library| format!("nvCOMP {}", library.version)),
             driver_version: context.map(|context| format!("CUDA {}", context.driver_version)),
+            firmware_version: context.and_then(|context| context.firmware_version.clone()),
         }
     }
 

@@ -89,6 +89,8 @@ pub struct Devices {
     pub functions: Vec<Function>,
     /// The kernel module's own version, if it has one.
     pub driver_version: Option<String>,
+    /// Of each endpoint's firmware, as far as the driver shows it to this user.
+    firmware_versions: Vec<String>,
 }
 
 /// Why no device can be used, from sysfs alone.
@@ -110,10 +112,26 @@ impl Devices {
             let path = sys.join("module").join(module).join("version");
             facts::first_line(&path).ok().flatten()
         };
-        Ok(Devices {
+        let mut found = Devices {
             functions: functions.collect(),
             driver_version: version("intel_qat"),
-        })
+            firmware_versions: Vec::new(),
+        };
+        let firmware = found.endpoints().into_iter().filter_map(|f| {
+            // Shown by Intel's driver package, to root alone; the kernel's own driver shows none.
+            let own = format!("kernel/debug/qat_{}_{}", f.kind.name, f.pci.address);
+            facts::first_line(&sys.join(own).join("version/fw")).ok()?
+        });
+        found.firmware_versions = firmware.collect();
+        Ok(found)
+    }
+
+    /// The versions of the firmware, each once; `None` if the driver shows none.
+    pub fn firmware(&self) -> Option<String> {
+        let mut versions = self.firmware_versions.clone();
+        versions.sort();
+        versions.dedup();
+        (!versions.is_empty()).then(|| versions.join(", "))
     }
 
     /// Physical functions, or the virtual ones in a guest that has no physical ones.
@@ -276,5 +294,20 @@ mod tests {
         assert_eq!(guest.summary().as_deref(), Some("1 × QAT 6xxx"));
         let old = devices(|sys| stage::endpoint(sys, "0000:3d:00.0", 0x37c8, "up", "dc"));
         assert_eq!(old.deepest_level(), 8);
+    }
+
+    #[test]
+    fn the_firmware_of_all_endpoints_is_named_once_where_the_driver_shows_it() {
+        let shown = devices(|sys| {
+            for (address, version) in [("0000:6b:00.0", "1.0.40"), ("0000:70:00.0", "1.0.40")] {
+                stage::endpoint(sys, address, 0x4940, "up", "dc")?;
+                let own = sys.join(format!("kernel/debug/qat_4xxx_{address}/version"));
+                std::fs::create_dir_all(&own)?;
+                std::fs::write(own.join("fw"), format!("{version}\n"))?;
+            }
+            Ok(())
+        });
+        assert_eq!(shown.firmware().as_deref(), Some("1.0.40"));
+        assert_eq!(devices(stage::machine).firmware(), None);
     }
 }

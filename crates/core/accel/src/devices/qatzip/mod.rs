@@ -90,6 +90,7 @@ struct Condition {
     hardware: Option<String>,
     library_version: Option<String>,
     driver_version: Option<String>,
+    firmware_version: Option<String>,
 }
 
 #[derive(Default)]
@@ -113,6 +114,7 @@ impl Qatzip {
             hardware: None,
             library_version: None,
             driver_version: None,
+            firmware_version: None,
         };
         condition.look(&devices);
         if let Err(refusal) = allowed(&places, &devices) {
@@ -276,6 +278,7 @@ impl Engine for Qatzip {
             hardware: condition.hardware.clone(),
             library_version: condition.library_version.clone(),
             driver_version: condition.driver_version.clone(),
+            firmware_version: condition.firmware_version.clone(),
         }
     }
 
@@ -324,6 +327,7 @@ impl Condition {
         let kernel = devices.functions.iter().find(in_tree);
         let kernel = kernel.map(|_| format!("Linux {}", longshore_facts::kernel()));
         self.driver_version = devices.driver_version.clone().or(kernel);
+        self.firmware_version = devices.firmware();
     }
 
     fn refuse(&mut self, refusal: Refusal) {
