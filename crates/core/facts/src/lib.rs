@@ -11,6 +11,7 @@
 
 mod child;
 mod disk;
+mod hardware;
 mod heat;
 mod limits;
 mod machine;
@@ -24,11 +25,11 @@ use std::io;
 
 pub use child::{EndedChild, run_to_end};
 pub use disk::{DiskStats, Mount, Volume, disk_stats, drive_model, may_write, mount_of, volume_of};
-pub use heat::{cpu_temperature_c, drive_temperature_c};
+pub use hardware::Hardware;
+pub use heat::{Sensors, Temperatures};
 pub use limits::{Descriptors, address_space_left, descriptors, memory_allowed, raise_descriptors};
 pub use machine::{
-    CpuTimes, ProcessorLayout, core_times, cores, cpu_model, cpu_times, governor, host_name,
-    kernel, memory_bytes, numa_nodes, processor_layout,
+    CpuTimes, core_times, cores, cpu_model, cpu_times, host_name, kernel, memory_bytes,
 };
 pub use others::{
     WorkingDirectory, has_ended, is_gone, process_mark, process_started, working_directories,

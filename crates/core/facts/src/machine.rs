@@ -10,11 +10,9 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use super::pci::first_line;
 use super::strange;
 
 /// CPU time of the whole machine since it started, summed over all cores.
@@ -95,64 +93,6 @@ fn parse_model(text: &str) -> Option<String> {
         .filter(|model| !model.is_empty())
 }
 
-/// How the machine's processors are built.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ProcessorLayout {
-    pub sockets: usize,
-    pub cores_per_socket: Option<u32>,
-    /// Processors that the kernel schedules on: with hyperthreading more than cores.
-    pub logical: usize,
-    pub microcode: Option<String>,
-    /// The clock of the first one now, in MHz.
-    pub mhz: Option<String>,
-}
-
-/// The layout of the processors, from `/proc/cpuinfo`; `None` if it cannot be read.
-pub fn processor_layout() -> Option<ProcessorLayout> {
-    parse_layout(&fs::read_to_string("/proc/cpuinfo").ok()?)
-}
-
-fn parse_layout(text: &str) -> Option<ProcessorLayout> {
-    let values = |key: &str| -> Vec<&str> {
-        let pairs = text.lines().filter_map(|line| line.split_once(':'));
-        let ours = pairs.filter(|(name, _)| name.trim() == key);
-        ours.map(|(_, value)| value.trim()).collect()
-    };
-    let logical = values("processor").len();
-    let mut sockets = values("physical id");
-    sockets.sort_unstable();
-    sockets.dedup();
-    let first = |key: &str| values(key).first().map(|value| (*value).to_owned());
-    (logical > 0).then(|| ProcessorLayout {
-        sockets: sockets.len().max(1),
-        cores_per_socket: first("cpu cores").and_then(|n| n.parse().ok()),
-        logical,
-        microcode: first("microcode"),
-        mhz: first("cpu MHz"),
-    })
-}
-
-/// How many NUMA nodes are online; `None` if the kernel does not tell.
-pub fn numa_nodes() -> Option<usize> {
-    count_ranges(&first_line(Path::new("/sys/devices/system/node/online")).ok()??)
-}
-
-/// The numbers in a list such as `0-3,8`.
-fn count_ranges(list: &str) -> Option<usize> {
-    let count = |range: &str| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
-        last.checked_sub(first)?.checked_add(1)
-    };
-    list.split(',').map(|range| count(range.trim())).sum()
-}
-
-/// The governor of the first processor's clock; virtual machines have none.
-pub fn governor() -> Option<String> {
-    let path = Path::new("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
-    first_line(path).ok()?
-}
-
 /// How many processors this process may use: at least 1. Respects affinity and cgroup quotas.
 pub fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
@@ -228,20 +168,6 @@ mod tests {
             .collect();
         assert_eq!(busy, [(S, 10 * S), (2 * S, 20 * S)]);
         assert!(!core_times().unwrap().is_empty());
-    }
-
-    #[test]
-    fn sockets_and_processors_are_counted() {
-        let one = "processor\t: 0\nphysical id\t: 1\ncpu cores\t: 60\nmicrocode\t: 0x2b\ncpu MHz\t: 2900.0\n";
-        let text = format!("{one}\nprocessor\t: 1\nphysical id\t: 0\ncpu cores\t: 60\n");
-        let found = parse_layout(&text).unwrap();
-        assert_eq!((found.sockets, found.logical), (2, 2));
-        assert_eq!(found.cores_per_socket, Some(60));
-        assert_eq!(found.microcode.as_deref(), Some("0x2b"));
-        assert_eq!(found.mhz.as_deref(), Some("2900.0"));
-        assert_eq!(parse_layout("flags : x\n"), None);
-        assert_eq!(count_ranges("0-3,8"), Some(5));
-        assert_eq!(count_ranges("3-0"), None);
     }
 
     #[test]

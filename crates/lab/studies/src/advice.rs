@@ -8,14 +8,11 @@
 //!
 //! Leaves to others: measuring, and where the sentences stand (`compare.rs`).
 
-use crate::spread::RoundResults;
+use crate::spread::{ENOUGH_ROUNDS, RoundResults};
 
 /// How much more than the smallest a candidate can store and still be taken. ZSTD LOW stores 5 and 8 % more than the
 /// smallest on the two samples, in less than half the time: a limit of 5 % would decide by chance.
 const LARGER_PERCENT: f64 = 10.0;
-
-/// With fewer rounds, the range of a candidate's times says little.
-const ENOUGH_ROUNDS: usize = 3;
 
 /// The results of one candidate.
 #[derive(Debug, Clone)]

@@ -9,12 +9,16 @@
 mod advice;
 pub mod bench;
 pub mod cache_figures;
+mod cold;
 pub mod compare;
 pub mod device_check;
 pub mod figures;
+mod heat;
+mod labels;
 pub mod network;
 pub mod offload;
 pub mod oltp;
+mod over_time;
 mod platform;
 pub mod report;
 pub mod sample;

@@ -280,6 +280,7 @@ mod tests {
             cpu_c: None,
             drive_c: None,
             cold_bytes: 0,
+            file_count: 1,
             limit: longshore_pipeline::Limit::Target,
             engines: Vec::new(),
             samples: Vec::new(),

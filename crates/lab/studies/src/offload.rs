@@ -48,9 +48,9 @@ type Round = [Timing; 3];
 /// Makes all backups. `context` must have the accelerators. Calls `on_step` with one line for each round.
 pub fn offload(context: &RunContext, spec: &OffloadSpec, on_step: &dyn Fn(&str)) -> Result<Report> {
     let mut accelerators = context.accelerators.iter();
-    let Some(accelerator) = accelerators.find(|a| a.serves(Algorithm::QatDeflate)) else {
+    if !accelerators.any(|a| a.serves(Algorithm::QatDeflate)) {
         bail!("no accelerator here supports QAT_DEFLATE; `longshore doctor` shows why");
-    };
+    }
     let scratch = match spec.dirs.as_slice() {
         [] => None,
         dirs => Some(Scratch::new(&*context.storage, dirs)?),
@@ -79,13 +79,7 @@ pub fn offload(context: &RunContext, spec: &OffloadSpec, on_step: &dyn Fn(&str))
             rounds.push(taken);
         }
     }
-    let mut platform = platform::record(context, &spec.dirs);
-    let hardware = accelerator.engine().health().hardware;
-    let name = accelerator.engine().caps().name;
-    platform.push((
-        "Accelerator".into(),
-        format!("{} through {name}", hardware.unwrap_or("unknown".into())),
-    ));
+    let mut platform = platform::record(context, &platform::places(&spec.dirs, [&spec.source]));
     let bytes = rounds[0][0].plain_bytes as f64 / 1e6;
     platform.push((
         "Source".into(),

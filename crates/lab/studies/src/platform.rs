@@ -1,7 +1,8 @@
 //! The machine of a study: the platform table of white papers.
 //!
 //! Invariants
-//! - A fact that cannot be found is left out or called unknown; no study fails for it.
+//! - A fact that cannot be found is left out; no study fails for it.
+//! - One short line stands for the machine in a head; all of its parts stand in a table.
 //! - Libraries and devices that variables replace are named, so that no headline stands for the machine's own.
 //!
 //! Leaves to others: reading the facts (`longshore-facts`), and showing them (`report/`).
@@ -9,16 +10,19 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use longshore_accel::EngineState;
 use longshore_codec::engines;
-use longshore_facts as facts;
+use longshore_facts::{self as facts, Hardware};
 use longshore_pipeline::{RunContext, SourceSpec};
+
+use crate::heat::{SYSFS, sysfs};
 
 /// How long the machine is watched for other work.
 const WATCH: Duration = Duration::from_millis(500);
 
 /// Variables that select other libraries or devices than the machine's own.
 const OVERRIDES: [&str; 5] = [
-    "LONGSHORE_SYSFS",
+    SYSFS,
     "LONGSHORE_QATZIP",
     "LONGSHORE_CUDA",
     "LONGSHORE_NVCOMP",
@@ -29,6 +33,27 @@ pub const OVERRIDDEN: &str = "Overridden";
 /// The row of the program's release, to which a program adds the commit that it was built of.
 pub const RELEASE: &str = "Longshore";
 pub const OTHERS: &str = "CPU of others before";
+const ACCELERATOR: &str = "Accelerator";
+const STORAGE: &str = "Storage of";
+/// The rows that describe the machine's parts, without its storage.
+const PARTS: [&str; 16] = [
+    "Processor",
+    "Sockets",
+    "Cores per socket",
+    "Threads",
+    "Hyperthreading",
+    "NUMA nodes",
+    "Clock",
+    "Governor",
+    "Turbo",
+    "Microcode",
+    "Memory",
+    "Virtual machine",
+    "Model",
+    "Kernel",
+    ACCELERATOR,
+    "Engines",
+];
 
 /// If other programs use more than this share of the machine's CPU, figures must not be quoted.
 const BUSY_PERCENT: f64 = 10.0;
@@ -54,21 +79,19 @@ fn overrides(var: impl Fn(&str) -> Option<std::ffi::OsString>) -> String {
     set.collect::<Vec<_>>().join(", ")
 }
 
-/// Name and value, for the head of a report.
+/// Name and value, for the head of a report: a short line first, and the parts, which a page shows as a table
+/// ([`is_part`]). `dirs` are those of sources and targets; they exist.
 pub fn record(context: &RunContext, dirs: &[PathBuf]) -> Vec<(String, String)> {
-    let mut record = Vec::new();
+    let found = Hardware::read(Path::new("/proc"), &sysfs());
+    let mut record = parts(&found, &facts::kernel(), facts::cores());
     let mut put = |name: &str, value: String| record.push((name.to_owned(), value));
-    let cores = facts::cores();
-    let model = facts::cpu_model().unwrap_or_else(|| "unknown CPU".into());
-    put("Processor", format!("{model}, {cores} usable cores"));
-    if let Ok(bytes) = facts::memory_bytes() {
-        put("Memory", format!("{:.1} GB", bytes as f64 / 1e9));
-    }
-    put("Kernel", facts::kernel());
     for dir in dirs {
         if let Some(storage) = storage(dir) {
-            put(&format!("Storage of {}", dir.display()), storage);
+            put(&format!("{STORAGE} {}", dir.display()), storage);
         }
+    }
+    for one in accelerators(context) {
+        put(ACCELERATOR, one);
     }
     let found: Vec<_> = engines()
         .into_iter()
@@ -90,32 +113,141 @@ pub fn record(context: &RunContext, dirs: &[PathBuf]) -> Vec<(String, String)> {
     record
 }
 
+/// Whether a row of a record is a part of the machine, for which the short line stands in a head.
+pub fn is_part(name: &str) -> bool {
+    PARTS.contains(&name) || name.starts_with(STORAGE)
+}
+
+/// The machine by its parts. A part that is not known is left out.
+fn parts(found: &Hardware, kernel: &str, usable: usize) -> Vec<(String, String)> {
+    let cpu = found.cpu.clone().unwrap_or_else(|| "unknown CPU".into());
+    let virtual_machine = match found.is_virtual {
+        Some(true) => ", virtual machine",
+        _ => "",
+    };
+    let gigabytes = |bytes: u64| format!("{:.1} GB", bytes as f64 / 1e9);
+    let memory = found.memory_bytes.map(gigabytes);
+    let cpus = match usable {
+        1 => "1 usable CPU".to_owned(),
+        n => format!("{n} usable CPUs"),
+    };
+    let memory_short = memory
+        .as_ref()
+        .map_or_else(String::new, |m| format!(", {m}"));
+    let mut rows = vec![(
+        "Machine".to_owned(),
+        format!("{cpu}, {cpus}{memory_short}, Linux {kernel}{virtual_machine}"),
+    )];
+    let mut put = |name: &str, value: Option<String>| {
+        rows.extend(value.map(|value| (name.to_owned(), value)));
+    };
+    let on = |is_on: bool| if is_on { "on" } else { "off" }.to_owned();
+    put("Processor", Some(cpu));
+    put("Sockets", found.sockets.map(|n| n.to_string()));
+    put(
+        "Cores per socket",
+        found.cores_per_socket.map(|n| n.to_string()),
+    );
+    put(
+        "Threads",
+        found
+            .threads
+            .map(|n| format!("{n}, of which this process can use {usable}")),
+    );
+    put("Hyperthreading", hyperthreading(found).map(on));
+    put("NUMA nodes", found.numa_nodes.map(|n| n.to_string()));
+    put("Clock", clock(found));
+    put("Governor", found.governor.clone());
+    put("Turbo", found.turbo.map(on));
+    put("Microcode", found.microcode.clone());
+    put(
+        "Memory",
+        memory.map(|size| match &found.memory_kind {
+            Some(kind) => format!("{size} ({kind})"),
+            None => size,
+        }),
+    );
+    put(
+        "Virtual machine",
+        found
+            .is_virtual
+            .map(|is| if is { "yes" } else { "no" }.to_owned()),
+    );
+    put("Model", found.model.clone());
+    put("Kernel", Some(format!("Linux {kernel}")));
+    rows
+}
+
+/// Whether cores have more threads than one.
+fn hyperthreading(found: &Hardware) -> Option<bool> {
+    let cores = found.cores_per_socket? as usize * found.sockets?;
+    Some(found.threads? > cores)
+}
+
+/// The clock now, and its limits.
+fn clock(found: &Hardware) -> Option<String> {
+    let one = |name: &str, mhz: Option<u64>| Some(format!("{name} {} MHz", mhz?));
+    let known = [
+        one("base", found.mhz_base),
+        one("maximum", found.mhz_max),
+        one("now", found.mhz_now),
+    ];
+    let known: Vec<String> = known.into_iter().flatten().collect();
+    (!known.is_empty()).then(|| known.join(", "))
+}
+
+/// The accelerators of a run with their versions, as far as they tell them: a library tells its own once it was tested.
+fn accelerators(context: &RunContext) -> Vec<String> {
+    let mut found: Vec<String> = context
+        .accelerators
+        .iter()
+        .filter(|one| one.state().0 != EngineState::Absent)
+        .map(|one| {
+            let health = one.engine().health();
+            let part = |name: &str, version: Option<String>| Some(format!("{name} {}", version?));
+            let parts = [
+                health.hardware,
+                part("library", health.library_version),
+                part("driver", health.driver_version),
+                part("firmware", health.firmware_version),
+            ];
+            let parts: Vec<String> = parts.into_iter().flatten().collect();
+            format!("{}: {}", one.engine().caps().name, parts.join(", "))
+        })
+        .collect();
+    // One device with an engine for each algorithm.
+    found.dedup();
+    if found.is_empty() && !context.accelerators.is_empty() {
+        found.push("none that can be used".into());
+    }
+    found
+}
+
 /// The machine as a table of hardware has it. A fact that cannot be found is left out.
 pub fn hardware(dirs: &[PathBuf]) -> Vec<(&'static str, String)> {
-    let mut found = vec![
-        (
-            "cpu",
-            facts::cpu_model().unwrap_or_else(|| "unknown CPU".into()),
-        ),
-        ("kernel", facts::kernel()),
+    let rows = parts(
+        &Hardware::read(Path::new("/proc"), &sysfs()),
+        &facts::kernel(),
+        facts::cores(),
+    );
+    let keys = [
+        ("cpu", "Processor"),
+        ("sockets", "Sockets"),
+        ("cores", "Cores per socket"),
+        ("logical", "Threads"),
+        ("hyperthreading", "Hyperthreading"),
+        ("numa", "NUMA nodes"),
+        ("clock", "Clock"),
+        ("governor", "Governor"),
+        ("turbo", "Turbo"),
+        ("microcode", "Microcode"),
+        ("memory", "Memory"),
+        ("kernel", "Kernel"),
     ];
-    if let Some(layout) = facts::processor_layout() {
-        let all = layout
-            .cores_per_socket
-            .map(|n| n as usize * layout.sockets.max(1));
-        found.push(("sockets", layout.sockets.to_string()));
-        found.extend(layout.cores_per_socket.map(|n| ("cores", n.to_string())));
-        let on = |all: usize| if layout.logical > all { "on" } else { "off" };
-        found.extend(all.map(|all| ("hyperthreading", on(all).to_owned())));
-        found.push(("logical", layout.logical.to_string()));
-        found.extend(layout.microcode.map(|code| ("microcode", code)));
-        found.extend(layout.mhz.map(|mhz| ("clock", format!("{mhz} MHz now"))));
-    }
-    let nodes = facts::numa_nodes();
-    found.extend(nodes.map(|n| ("numa", n.to_string())));
-    found.extend(facts::governor().map(|governor| ("governor", governor)));
-    let memory = facts::memory_bytes().ok();
-    found.extend(memory.map(|bytes| ("memory", format!("{:.1} GB", bytes as f64 / 1e9))));
+    let known = keys
+        .iter()
+        .filter_map(|(key, name)| Some((*key, row(&rows, name)?.to_owned())));
+    let mut found: Vec<_> = known.collect();
     let drives: Vec<String> = dirs.iter().filter_map(|dir| storage(dir)).collect();
     found.push(("disk", drives.join(", ")));
     found
@@ -137,6 +269,29 @@ fn others_percent(context: &RunContext) -> Option<f64> {
     let before = facts::cpu_times().ok()?;
     context.clock.sleep(WATCH);
     Some(100.0 * facts::cpu_times().ok()?.busy_share_since(&before))
+}
+
+/// The directories of targets and of sources, each once: their file systems and drives belong to a record.
+pub fn places<'a>(
+    dirs: &[PathBuf],
+    sources: impl IntoIterator<Item = &'a SourceSpec>,
+) -> Vec<PathBuf> {
+    let mut all = dirs.to_vec();
+    for source in sources {
+        match source {
+            SourceSpec::Sqlite(path) => {
+                all.extend(path.parent().map(|dir| match dir.as_os_str() {
+                    none if none.is_empty() => PathBuf::from("."),
+                    _ => dir.to_owned(),
+                }))
+            }
+            SourceSpec::Files(paths) => all.extend(paths.iter().cloned()),
+            SourceSpec::Postgres(_) => {}
+        }
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    all.retain(|dir| seen.insert(dir.clone()));
+    all
 }
 
 /// A source as people name it.
@@ -168,5 +323,73 @@ mod tests {
             "LONGSHORE_SYSFS=/tmp/sys, LONGSHORE_ISAL=off"
         );
         assert_eq!(overrides(|_| None), "");
+    }
+
+    /// Directories that stand for `/proc` and `/sys`.
+    fn pretended(files: &[(&str, &str)]) -> Hardware {
+        let root = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = root.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        Hardware::read(&root.path().join("proc"), &root.path().join("sys"))
+    }
+
+    #[test]
+    fn a_known_machine_has_all_parts_and_one_short_line() {
+        let cpu = "sys/devices/system/cpu";
+        let one = "model name : Xeon 8490H\nphysical id : 0\ncpu cores : 1\nmicrocode : 0x2b\ncpu MHz : 2900\n\
+                   flags : fpu hypervisor\n";
+        let found = pretended(&[
+            (
+                "proc/cpuinfo",
+                &format!("processor : 0\n{one}\nprocessor : 1\n{one}"),
+            ),
+            ("proc/meminfo", "MemTotal: 16777216 kB\n"),
+            ("sys/devices/system/node/online", "0\n"),
+            (
+                &format!("{cpu}/cpu0/cpufreq/scaling_governor"),
+                "powersave\n",
+            ),
+            (&format!("{cpu}/cpu0/cpufreq/cpuinfo_max_freq"), "3500000\n"),
+            (&format!("{cpu}/cpufreq/boost"), "1\n"),
+            ("sys/class/dmi/id/product_name", "A model\n"),
+        ]);
+        let rows = parts(&found, "6.1.0", 2);
+        let rows: Vec<(&str, &str)> = rows.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        let expected = [
+            (
+                "Machine",
+                "Xeon 8490H, 2 usable CPUs, 17.2 GB, Linux 6.1.0, virtual machine",
+            ),
+            ("Processor", "Xeon 8490H"),
+            ("Sockets", "1"),
+            ("Cores per socket", "1"),
+            ("Threads", "2, of which this process can use 2"),
+            ("Hyperthreading", "on"),
+            ("NUMA nodes", "1"),
+            ("Clock", "maximum 3500 MHz, now 2900 MHz"),
+            ("Governor", "powersave"),
+            ("Turbo", "on"),
+            ("Microcode", "0x2b"),
+            ("Memory", "17.2 GB"),
+            ("Virtual machine", "yes"),
+            ("Model", "A model"),
+            ("Kernel", "Linux 6.1.0"),
+        ];
+        assert_eq!(rows, expected);
+        // All of them but the short line belong into the table.
+        let heads: Vec<&str> = rows.iter().map(|r| r.0).filter(|n| !is_part(n)).collect();
+        assert_eq!(heads, ["Machine"]);
+        assert!(is_part("Storage of /a") && !is_part(OTHERS) && !is_part(OVERRIDDEN));
+    }
+
+    #[test]
+    fn what_a_machine_does_not_tell_is_left_out() {
+        let rows = parts(&pretended(&[]), "6.1.0", 1);
+        let names: Vec<&str> = rows.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["Machine", "Processor", "Kernel"]);
+        assert_eq!(rows[0].1, "unknown CPU, 1 usable CPU, Linux 6.1.0");
     }
 }

@@ -1,4 +1,17 @@
 //! Median and spread of repeated measurements.
+//!
+//! Invariant: a spread of few rounds is never shown without the caution that chance may decide.
+
+use crate::report::counted;
+
+/// Fewer rounds say little about a spread.
+pub const ENOUGH_ROUNDS: usize = 3;
+
+/// What a headline begins with if there were few rounds.
+pub fn caution(rounds: usize) -> Option<String> {
+    let few = (1..ENOUGH_ROUNDS).contains(&rounds);
+    few.then(|| format!("Only {}, so chance may decide.", counted(rounds, "round")))
+}
 
 /// The results of several rounds of one measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -44,5 +57,18 @@ mod tests {
         assert_eq!(median([4.0, 1.0, 2.0, 3.0]), Some(2.5));
         assert_eq!(RoundResults::of([]), None);
         assert_eq!(odd.range(1), "1.0–3.0");
+    }
+
+    #[test]
+    fn few_rounds_are_cautioned_about() {
+        assert_eq!(
+            caution(1).as_deref(),
+            Some("Only 1 round, so chance may decide.")
+        );
+        assert_eq!(
+            caution(2).as_deref(),
+            Some("Only 2 rounds, so chance may decide.")
+        );
+        assert_eq!(caution(3), None);
     }
 }

@@ -3,15 +3,18 @@
 //! Invariants
 //! - Time and CPU are read outside the pipeline, around the whole action.
 //! - A figure that the machine does not have, such as a temperature, is `None`.
+//! - Temperatures are peaks during the action, of the processors and of the drives that a backup is written to.
 //!
-//! Leaves to others: repeating and medians (`spread.rs`), and showing figures (`report/`).
+//! Leaves to others: sensors (`heat.rs`), repeating and medians (`spread.rs`), and showing figures (`report/`).
 
 use anyhow::{Result, bail};
-use longshore_facts as facts;
+use longshore_facts::{self as facts, Temperatures};
 use longshore_pipeline::{
     EngineShare, Limit, NullObserver, Report, Request, Run, RunContext, Sample, mb_per_s, ratio,
     run,
 };
+
+use crate::heat::{peak_during, sensors_for};
 
 /// In a backup that counts as hardware, an accelerator compresses at least this share; a lower share is reported and
 /// does not count.
@@ -27,11 +30,14 @@ pub struct Timing {
     pub system_cpu_percent: Option<f64>,
     pub plain_bytes: u64,
     pub stored_bytes: u64,
-    /// Hottest sensors at the end; `None` if there are none, as in virtual machines.
+    /// The hottest sensor of the processors at its peak; `None` without one, as in virtual machines.
     pub cpu_c: Option<f64>,
+    /// The hottest of the drives that the backup was written to, at its peak.
     pub drive_c: Option<f64>,
     /// Source bytes that were not in the page cache.
     pub cold_bytes: u64,
+    /// Regular files of the source.
+    pub file_count: u64,
     pub limit: Limit,
     /// How much each engine compressed.
     pub engines: Vec<EngineShare>,
@@ -47,6 +53,11 @@ impl Timing {
     /// MB/sec as SQL Server counts: units of 2^20 bytes, uncompressed.
     pub fn mb_per_s(&self) -> f64 {
         mb_per_s(self.plain_bytes, self.wall_s)
+    }
+
+    /// The part of the plain bytes that came from the disk, 0 to 100.
+    pub fn cold_percent(&self) -> f64 {
+        100.0 * self.cold_bytes as f64 / self.plain_bytes.max(1) as f64
     }
 
     /// 10^9 uncompressed bytes per second.
@@ -95,6 +106,17 @@ impl Timing {
 
 /// Runs `request` and measures it.
 pub fn take(context: &RunContext, request: &Request) -> Result<Timing> {
+    let (taken, peak) = peak_during(&sensors_for(request), || take_alone(context, request));
+    let Temperatures { cpu_c, drive_c } = peak;
+    taken.map(|taken| Timing {
+        cpu_c,
+        drive_c,
+        ..taken
+    })
+}
+
+/// Without temperatures.
+fn take_alone(context: &RunContext, request: &Request) -> Result<Timing> {
     let machine = facts::cpu_times().ok();
     let cores = facts::core_times().unwrap_or_default();
     let cpu = facts::process_usage()?.cpu();
@@ -108,9 +130,9 @@ pub fn take(context: &RunContext, request: &Request) -> Result<Timing> {
     let core_percents = facts::core_times().unwrap_or_default();
     let core_percents = core_percents.iter().zip(&cores);
     let core_percents = core_percents.map(|(now, then)| 100.0 * now.busy_share_since(then));
-    let (plain_bytes, stored_bytes, run): (u64, u64, Run) = match report {
-        Report::Backup(r) => (r.plain_bytes, r.stored_bytes, r.run),
-        Report::Restore(r) => (r.plain_bytes, r.stored_bytes, r.run),
+    let (plain_bytes, stored_bytes, file_count, run): (u64, u64, u64, Run) = match report {
+        Report::Backup(r) => (r.plain_bytes, r.stored_bytes, r.totals.file_count, r.run),
+        Report::Restore(r) => (r.plain_bytes, r.stored_bytes, 0, r.run),
         Report::Verify(_) => bail!("a verification is not measured here"),
     };
     Ok(Timing {
@@ -119,9 +141,10 @@ pub fn take(context: &RunContext, request: &Request) -> Result<Timing> {
         system_cpu_percent: busy,
         plain_bytes,
         stored_bytes,
-        cpu_c: facts::cpu_temperature_c(),
-        drive_c: facts::drive_temperature_c(),
+        cpu_c: None,
+        drive_c: None,
         cold_bytes: run.waits.cold_bytes,
+        file_count,
         limit: run.limit,
         engines: run.engines,
         samples: run.samples,
@@ -138,5 +161,59 @@ pub fn pause(context: &RunContext, how_long: std::time::Duration) {
         context
             .clock
             .sleep(rest.min(std::time::Duration::from_millis(100)));
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// A backup of 1000 MiB. Its numbers are made up.
+    pub fn made_up(wall_s: f64, stored_bytes: u64) -> Timing {
+        Timing {
+            wall_s,
+            cpu_s: 2.0 * wall_s,
+            system_cpu_percent: None,
+            plain_bytes: 1000 << 20,
+            stored_bytes,
+            cpu_c: None,
+            drive_c: None,
+            cold_bytes: 0,
+            file_count: 1,
+            limit: Limit::Cpu,
+            engines: Vec::new(),
+            samples: Vec::new(),
+            buffers: (0, 0),
+            core_percents: Vec::new(),
+        }
+    }
+
+    /// A backup of which an accelerator compressed so many thousandths.
+    pub fn by_hardware(thousandths: u64) -> Timing {
+        let share = |name: &str, is_accelerator, plain_bytes| EngineShare {
+            name: name.into(),
+            is_accelerator,
+            plain_bytes,
+            ..EngineShare::default()
+        };
+        Timing {
+            engines: vec![
+                share("qatzip", true, thousandths),
+                share("isa-l", false, 1000 - thousandths),
+            ],
+            ..made_up(1.0, 100)
+        }
+    }
+
+    #[test]
+    fn shares_of_engines_and_of_the_disk_are_told() {
+        let mixed = by_hardware(381);
+        let by = mixed.compressed_by();
+        assert_eq!(by.as_deref(), Some("qatzip 38.1 %, isa-l 61.9 %"));
+        let half = Timing {
+            cold_bytes: 500 << 20,
+            ..made_up(1.0, 1)
+        };
+        assert_eq!(half.cold_percent(), 50.0);
     }
 }

@@ -431,6 +431,28 @@ fn a_headline_carries_what_limits_its_figures() {
 }
 
 #[test]
+fn the_parts_of_the_machine_stand_in_a_table_at_the_end_and_a_line_in_the_head() {
+    let mut report = small("a");
+    let row = |name: &str| (name.to_owned(), format!("{name} here"));
+    report.platform = ["Machine", "Sockets", "Storage of /a", "Command"]
+        .map(row)
+        .into();
+    report.tell_parts_last();
+    assert_eq!(report.platform, ["Machine", "Command"].map(row));
+    let last = report.sections.last().unwrap();
+    assert_eq!(last.heading, "The machine");
+    let rows = &last.table.as_ref().unwrap().row_values;
+    assert_eq!(
+        rows[1],
+        ["Storage of /a", "Storage of /a here"].map(Cell::from)
+    );
+    // A second call finds nothing more.
+    let sections = report.sections.len();
+    report.tell_parts_last();
+    assert_eq!(report.sections.len(), sections);
+}
+
+#[test]
 fn the_release_of_a_report_is_what_its_program_says() {
     let mut report = small("a");
     let rows = report.platform.clone();

@@ -51,7 +51,7 @@ struct Reported<'a> {
     report: &'a Report,
 }
 
-/// Completes a report: its cautions, the release, the command.
+/// Completes a report: its cautions, the release, the command, the table of the machine.
 pub fn finish(mut report: Report, quick: bool, context: &Context) -> Report {
     let now_us = context.clock.wall_ns() / 1000;
     report.caution(quick);
@@ -62,6 +62,7 @@ pub fn finish(mut report: Report, quick: bool, context: &Context) -> Report {
     ];
     let facts = facts.map(|(name, value)| (name.to_owned(), value));
     report.platform.extend(facts);
+    report.tell_parts_last();
     report
 }
 

@@ -43,6 +43,29 @@ impl Report {
         self.sections.splice(0..0, first.sections);
     }
 
+    /// Moves the machine's parts from the head into a table at the end: one line stands for them there.
+    pub fn tell_parts_last(&mut self) {
+        let (parts, head) = std::mem::take(&mut self.platform)
+            .into_iter()
+            .partition::<Vec<_>, _>(|(name, _)| platform::is_part(name));
+        self.platform = head;
+        if parts.is_empty() {
+            return;
+        }
+        let rows = parts
+            .into_iter()
+            .map(|(name, value)| vec![name.into(), value.into()]);
+        self.sections.push(Section {
+            heading: "The machine".into(),
+            prose: vec!["What the machine does not tell this user is left out.".into()],
+            table: Some(Table {
+                columns: vec![Column::text("Part"), Column::text("Here")],
+                row_values: rows.collect(),
+            }),
+            charts: Vec::new(),
+        });
+    }
+
     /// Puts the reasons against quoting the figures before the headline, so that nobody quotes one without the other:
     /// a `quick` run, a machine busy with other work, libraries or devices that are not the machine's own.
     pub fn caution(&mut self, quick: bool) {

@@ -455,7 +455,6 @@ fn hardware(bench: &Workbench) -> Result<OurValues> {
         false => "none that can be used",
     };
     measured.tell("accelerator", accelerator);
-    measured.tell("turbo", "not read here");
     measured.tell("policy", "none: Linux has the governor");
     // A virtual machine's kernel tells less, and no kernel tells all.
     for row in T2.rows {

@@ -1,0 +1,284 @@
+//! Temperatures around backups: their peak during each, and cooling before the next.
+//!
+//! Invariants
+//! - A peak is that of readings once a second, with one at the beginning and one at the end; shorter peaks are missed.
+//! - Drives are those that a backup is written to. Without a sensor there is no thread and no temperature.
+//! - Waiting ends: at the limit of time, and when the study is cancelled.
+//!
+//! Leaves to others: sensors (`longshore-facts`), and showing temperatures (the studies).
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread::{Builder, scope};
+use std::time::Duration;
+
+use longshore_facts::{Sensors, Temperatures, mount_of};
+use longshore_pipeline::{DeviceSpec, Request, RunContext};
+
+/// The variable that names another mount point of sysfs.
+pub const SYSFS: &str = "LONGSHORE_SYSFS";
+/// A drive is asked no more often: each reading is a command to it.
+const LOOK: Duration = Duration::from_secs(1);
+/// Before a single backup.
+pub const COOLING_MAX: Duration = Duration::from_secs(600);
+
+/// Where sysfs is mounted, unless the environment names another place.
+pub fn sysfs() -> PathBuf {
+    let named = std::env::var_os(SYSFS).filter(|value| !value.is_empty());
+    named.map_or_else(|| "/sys".into(), PathBuf::from)
+}
+
+/// The sensors of the processors and of the drives below these directories, which exist.
+pub fn sensors_of<'a>(dirs: impl Iterator<Item = &'a Path>) -> Sensors {
+    let mut mounts: Vec<_> = dirs.filter_map(|dir| mount_of(dir).ok()).collect();
+    mounts.dedup();
+    Sensors::find(&sysfs(), &mounts)
+}
+
+/// The sensors that matter for a run: with a backup, its targets' drives.
+pub fn sensors_for(request: &Request) -> Sensors {
+    let devices = match request {
+        Request::Backup(request) => request.devices.as_slice(),
+        _ => &[],
+    };
+    sensors_of(devices.iter().filter_map(|device| match device {
+        DeviceSpec::File(path) => path.parent(),
+        _ => None,
+    }))
+}
+
+/// Does `work`, and reads the sensors meanwhile.
+pub fn peak_during<T>(sensors: &Sensors, work: impl FnOnce() -> T) -> (T, Temperatures) {
+    match sensors.has_cpu() || sensors.has_drives() {
+        true => watched(&|| sensors.read(), LOOK, work),
+        false => (work(), Temperatures::default()),
+    }
+}
+
+/// Does `work`, and reads at both ends and each time that `look` has passed.
+fn watched<T>(
+    read: &(dyn Fn() -> Temperatures + Sync),
+    look: Duration,
+    work: impl FnOnce() -> T,
+) -> (T, Temperatures) {
+    let first = read();
+    let (end, ended) = channel::<()>();
+    let watch = move || {
+        let mut peak = first;
+        while ended.recv_timeout(look) == Err(RecvTimeoutError::Timeout) {
+            peak = peak.peak(read());
+        }
+        peak
+    };
+    let (done, peak) = scope(|scope| {
+        // Without a thread, the readings at both ends remain.
+        let watching = Builder::new().spawn_scoped(scope, watch).ok();
+        let done = work();
+        drop(end);
+        let peak = watching.and_then(|thread| thread.join().ok());
+        (done, peak.unwrap_or(first))
+    });
+    (done, peak.peak(read()))
+}
+
+/// Waiting until processors and target drives are at or below a temperature.
+#[derive(Debug)]
+pub struct Cooling {
+    limit_c: f64,
+    waits: Vec<Cooled>,
+}
+
+/// One wait.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cooled {
+    pub waited: Duration,
+    /// At its end.
+    pub at: Temperatures,
+    pub is_cool: bool,
+}
+
+impl Cooled {
+    /// For people, if it waited at all.
+    pub fn text(&self) -> Option<String> {
+        let seconds = self.waited.as_secs();
+        let end = if self.is_cool { "" } else { ", and gave up" };
+        (seconds > 0).then(|| format!("cooled for {seconds} s to {}{end}", degrees(self.at)))
+    }
+}
+
+/// The temperatures that are known.
+fn degrees(at: Temperatures) -> String {
+    let one = |name: &str, c: Option<f64>| Some(format!("{name} {:.1} °C", c?));
+    let both = [one("CPU", at.cpu_c), one("target drive", at.drive_c)];
+    both.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+impl Cooling {
+    pub fn to(limit_c: f64) -> Cooling {
+        Cooling {
+            limit_c,
+            waits: Vec::new(),
+        }
+    }
+
+    /// Waits, with readings once a second.
+    pub fn wait(&mut self, context: &RunContext, read: &dyn Fn() -> Temperatures) -> Cooled {
+        let clock = &*context.clock;
+        let begun = clock.now();
+        let is_warm = |c: Option<f64>| c.is_some_and(|c| c > self.limit_c);
+        let cooled = loop {
+            let (at, waited) = (read(), clock.now() - begun);
+            let is_cool = !is_warm(at.cpu_c) && !is_warm(at.drive_c);
+            if is_cool || waited >= COOLING_MAX || context.cancel.load(Ordering::Relaxed) {
+                break Cooled {
+                    waited,
+                    at,
+                    is_cool,
+                };
+            }
+            clock.sleep(LOOK);
+        };
+        self.waits.push(cooled);
+        cooled
+    }
+
+    /// The sentence for a report.
+    pub fn told(&self, sensors: &Sensors) -> String {
+        let of = match (sensors.has_cpu(), sensors.has_drives()) {
+            (true, true) => "CPU and target drives were",
+            (true, false) => "the CPU was (the target drives show no sensor)",
+            _ => "the target drives were (the CPU shows no sensor)",
+        };
+        let waits = self.waits.iter().filter(|w| !w.waited.is_zero());
+        let all: Duration = self.waits.iter().map(|w| w.waited).sum();
+        let warm = self.waits.iter().filter(|w| !w.is_cool).count();
+        let warm = match warm {
+            0 => String::new(),
+            n => format!(
+                " {n} began warmer, because {} s had passed.",
+                COOLING_MAX.as_secs()
+            ),
+        };
+        format!(
+            "Each backup began when {of} at or below {} °C: {} of {} waited, {} s in all.{warm}",
+            self.limit_c,
+            waits.count(),
+            self.waits.len(),
+            all.as_secs()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longshore_io::{Clock, Host, SimClock};
+    use std::fs;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    fn context(clock: Arc<SimClock>) -> RunContext {
+        RunContext {
+            keyring: Default::default(),
+            storage: Arc::new(Host::new()),
+            clock,
+            catalog: None,
+            accelerators: Vec::new(),
+            cancel: Default::default(),
+        }
+    }
+
+    /// A machine that loses a degree in each second.
+    fn cooling_from(clock: &SimClock, cpu_c: f64, drive_c: Option<f64>) -> Temperatures {
+        let lost = clock.now().as_secs_f64();
+        Temperatures {
+            cpu_c: Some(cpu_c - lost),
+            drive_c: drive_c.map(|c| c - lost),
+        }
+    }
+
+    fn sensors(cpu: &str) -> (tempfile::TempDir, Sensors) {
+        let root = tempfile::tempdir().unwrap();
+        let own = root.path().join("class/hwmon/hwmon0");
+        fs::create_dir_all(&own).unwrap();
+        fs::write(own.join("name"), "coretemp\n").unwrap();
+        fs::write(own.join("temp1_input"), cpu).unwrap();
+        let found = Sensors::find(root.path(), &[]);
+        (root, found)
+    }
+
+    #[test]
+    fn waiting_ends_when_the_warmer_of_cpu_and_drives_is_cool() {
+        let clock = Arc::new(SimClock::new(0));
+        let context = context(clock.clone());
+        let mut cooling = Cooling::to(50.0);
+        let cooled = cooling.wait(&context, &|| cooling_from(&clock, 60.0, Some(75.0)));
+        assert_eq!((cooled.waited.as_secs(), cooled.is_cool), (25, true));
+        let told = "cooled for 25 s to CPU 35.0 °C, target drive 50.0 °C";
+        assert_eq!(cooled.text().as_deref(), Some(told));
+        // It is cool already.
+        let cooled = cooling.wait(&context, &|| cooling_from(&clock, 60.0, None));
+        assert_eq!((cooled.waited, cooled.text()), (Duration::ZERO, None));
+        let (_root, sensors) = sensors("50000\n");
+        assert_eq!(
+            cooling.told(&sensors),
+            "Each backup began when the CPU was (the target drives show no sensor) at or below 50 °C: 1 of 2 waited, 25 s \
+             in all."
+        );
+    }
+
+    #[test]
+    fn a_machine_that_stays_warm_is_waited_for_until_the_time_is_over_and_the_report_says_so() {
+        let clock = Arc::new(SimClock::new(0));
+        let context = context(clock);
+        let mut cooling = Cooling::to(50.0);
+        let warm = Temperatures {
+            cpu_c: None,
+            drive_c: Some(50.1),
+        };
+        let cooled = cooling.wait(&context, &|| warm);
+        assert_eq!((cooled.waited, cooled.is_cool), (COOLING_MAX, false));
+        assert!(cooled.text().unwrap().ends_with("50.1 °C, and gave up"));
+        let (_root, sensors) = sensors("1\n");
+        let told = cooling.told(&sensors);
+        assert!(
+            told.ends_with("1 began warmer, because 600 s had passed."),
+            "{told}"
+        );
+        context.cancel.store(true, Ordering::Relaxed);
+        assert_eq!(cooling.wait(&context, &|| warm).waited, Duration::ZERO);
+    }
+
+    #[test]
+    fn a_peak_between_the_ends_counts() {
+        let (is_hot, was_seen) = (AtomicBool::new(false), AtomicBool::new(false));
+        let read = || {
+            let hot = is_hot.load(Ordering::SeqCst);
+            was_seen.fetch_or(hot, Ordering::SeqCst);
+            Temperatures {
+                cpu_c: Some(if hot { 90.0 } else { 45.0 }),
+                drive_c: None,
+            }
+        };
+        let work = || {
+            is_hot.store(true, Ordering::SeqCst);
+            while !was_seen.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            is_hot.store(false, Ordering::SeqCst);
+            7
+        };
+        let (done, peak) = watched(&read, Duration::from_millis(1), work);
+        assert_eq!(done, 7);
+        assert_eq!((peak.cpu_c, peak.drive_c), (Some(90.0), None));
+    }
+
+    #[test]
+    fn without_sensors_there_is_no_temperature_and_with_one_there_is() {
+        let none = peak_during(&Sensors::default(), || 1);
+        assert_eq!(none, (1, Temperatures::default()));
+        let (_root, sensors) = sensors("40500\n");
+        assert_eq!(peak_during(&sensors, || 1).1.cpu_c, Some(40.5));
+    }
+}
