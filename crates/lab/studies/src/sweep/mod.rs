@@ -4,9 +4,13 @@
 //! then every algorithm is tried at nine stripe counts. [`buffers`] measures the effect of BUFFERCOUNT and
 //! MAXTRANSFERSIZE, to NUL.
 
+mod backup;
 mod buffers;
+mod ratios;
+mod shown;
 mod stripes;
 
+pub use backup::StripesSpec;
 pub use buffers::{BuffersSpec, buffers};
-pub(crate) use stripes::Ratios;
-pub use stripes::{STRIPES, StripesSpec, stripes};
+pub(crate) use ratios::Ratios;
+pub use stripes::{STRIPES, stripes};

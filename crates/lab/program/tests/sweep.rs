@@ -1,0 +1,73 @@
+//! Goal: a sweep cools until a threshold and shows temperatures where there are sensors, and says so where there are none.
+//! Method: the real program, with directories that stand for sysfs.
+//! Not covered: real sensors.
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use tempfile::TempDir;
+
+const LAB: &str = env!("CARGO_BIN_EXE_longshore-lab");
+
+fn sweep(dir: &Path, words: &[&str]) -> Output {
+    let common = [
+        "lab", "sweep", "--quick", "--size", "3M", "--dir", "stripes",
+    ];
+    let words = common.iter().chain(words).copied();
+    let mut command = longshore_kit::program::command(LAB, words);
+    let command = command
+        .current_dir(dir)
+        .env("LONGSHORE_SYSFS", dir.join("sys"));
+    command.output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    text(&output.stdout) + &text(&output.stderr)
+}
+
+/// A processor's sensor.
+fn sensor(dir: &Path, millidegrees: &str) {
+    let own = dir.join("sys/class/hwmon/hwmon0");
+    fs::create_dir_all(&own).unwrap();
+    fs::write(own.join("name"), "coretemp\n").unwrap();
+    fs::write(own.join("temp1_input"), millidegrees).unwrap();
+}
+
+#[test]
+fn temperatures_and_cooling_are_in_the_report_and_the_headline_says_that_the_sensors_are_others() {
+    let dir = TempDir::new().unwrap();
+    sensor(dir.path(), "45500\n");
+    let done = sweep(dir.path(), &["--cool", "60"]);
+    let told = said(&done);
+    assert!(done.status.success(), "{told}");
+    assert!(told.contains("CPU peak") && told.contains("45.5"), "{told}");
+    assert!(!told.contains("Drive peak"), "{told}");
+    let words: Vec<&str> = told.split_whitespace().collect();
+    let told = words.join(" ");
+    for part in [
+        "Not this machine's own libraries or devices: LONGSHORE_SYSFS=",
+        "Only 1 round, so chance may decide.",
+        "the target drives show no sensor",
+        "at or below 60 °C: 0 of 10 waited",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+}
+
+#[test]
+fn without_a_sensor_cooling_is_refused_and_a_sweep_says_that_there_is_none() {
+    let dir = TempDir::new().unwrap();
+    let refused = sweep(dir.path(), &["--cool", "60"]);
+    let told = said(&refused);
+    assert_eq!(refused.status.code(), Some(2), "{told}");
+    assert!(told.contains("--cool needs a temperature sensor"), "{told}");
+    let done = sweep(dir.path(), &[]);
+    let told = said(&done);
+    assert!(done.status.success(), "{told}");
+    assert!(!told.contains("peak"), "{told}");
+    let words: Vec<&str> = told.split_whitespace().collect();
+    let none = "Neither the CPU nor the target drives show a temperature sensor here.";
+    assert!(words.join(" ").contains(none), "{told}");
+}
