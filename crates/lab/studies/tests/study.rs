@@ -8,6 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use longshore_accel::Fault;
+use longshore_accel::dispatch::InService;
+use longshore_accel::scripted::{Act, Pace, ScriptedEngine};
+use longshore_codec::Algorithm;
 use longshore_io::{Host, HostClock};
 use longshore_pipeline::{RunContext, SourceSpec};
 use longshore_studies::compare::{CompareSpec, compare};
@@ -41,7 +45,9 @@ fn spec(root: &Path) -> StripesSpec {
         dirs: vec![root.join("a"), root.join("b")],
         stripes: vec![1, 3],
         buffer_bytes: 4 << 20,
+        rounds: 1,
         pause: Duration::ZERO,
+        cool_c: None,
     }
 }
 
@@ -68,7 +74,7 @@ fn column(table: &Table, name: &str) -> Vec<Option<f64>> {
 fn the_sweep_has_a_row_for_every_backup_and_leaves_no_files() {
     let root = TempDir::new().unwrap();
     let report = sweep::stripes(&context(), &spec(root.path()), &|_| {}).unwrap();
-    let all = table(&report, 0);
+    let all = table(&report, 2);
     // NUL, three algorithms at two stripe counts, and the hardware, which is missing here.
     assert_eq!(all.row_values.len(), 1 + 3 * 2 + 1);
     assert_eq!(
@@ -97,9 +103,152 @@ fn the_sweep_has_a_row_for_every_backup_and_leaves_no_files() {
     let ratios = column(table(&report, 1), "Size");
     assert_eq!(ratios.len(), 2);
     assert!(ratios.iter().all(|r| *r > Some(0.5)));
+    let by_count = table(&report, 0);
+    assert_eq!(column(by_count, "Stripes"), [Some(1.0), Some(3.0)]);
+    assert_eq!(by_count.columns.len(), 1 + 2 * 3);
     for dir in ["a", "b"] {
         assert_eq!(names(root.path().join(dir)).len(), 0, "{dir}");
     }
+    // A single round decides nothing, and the page cache is told of.
+    assert!(
+        report.summary.starts_with("Only 1 round"),
+        "{}",
+        report.summary
+    );
+    assert!(column(all, "From disk").iter().take(7).all(Option::is_some));
+    let told = "The source left the page cache before each backup";
+    assert!(report.to_markdown().contains(told));
+}
+
+#[test]
+fn rounds_of_the_sweep_have_a_range_and_each_has_its_backup_to_nul() {
+    let root = TempDir::new().unwrap();
+    let steps = std::cell::RefCell::new(Vec::new());
+    let keep = |line: &str| steps.borrow_mut().push(line.to_owned());
+    let mut spec = spec(root.path());
+    (spec.stripes, spec.rounds) = (vec![2], 3);
+    let report = sweep::stripes(&context(), &spec, &keep).unwrap();
+    let steps = steps.into_inner();
+    assert_eq!(steps.len(), 3 * (1 + 3));
+    let nul: Vec<usize> = (0..steps.len())
+        .filter(|n| steps[*n].contains("NONE to NUL"))
+        .collect();
+    assert_eq!(nul, [0, 4, 8]);
+    let all = table(&report, 2);
+    let n = all
+        .columns
+        .iter()
+        .position(|c| c.name == "min–max")
+        .unwrap();
+    for row in &all.row_values[..4] {
+        assert!(
+            matches!(&row[n], Cell::Text(range) if range.contains('–')),
+            "{row:?}"
+        );
+    }
+    assert!(!report.summary.contains("chance"), "{}", report.summary);
+}
+
+/// An accelerator made of a clock and a script.
+fn scripted(act: Act) -> Arc<InService> {
+    let pace = Pace {
+        latency: Duration::from_micros(200),
+        bytes_per_s: 0,
+    };
+    let engine = ScriptedEngine::new(
+        Arc::new(HostClock),
+        Algorithm::QatDeflate,
+        pace,
+        move |_| act,
+    );
+    InService::new(Arc::new(engine))
+}
+
+/// The texts of one column.
+fn texts(table: &Table, name: &str) -> Vec<String> {
+    let n = table.columns.iter().position(|c| c.name == name).unwrap();
+    let text = |row: &Vec<Cell>| match &row[n] {
+        Cell::Text(text) => text.clone(),
+        _ => String::new(),
+    };
+    table.row_values.iter().map(text).collect()
+}
+
+/// The share that the last column gives to the scripted accelerator, as printed.
+fn share(by: &str) -> Option<&str> {
+    by.split(", ")
+        .find_map(|part| part.strip_prefix("scripted "))
+}
+
+#[test]
+fn a_comparison_has_rows_for_each_accelerator_that_say_who_compressed() {
+    let root = TempDir::new().unwrap();
+    for (act, is_used) in [
+        (Act::Well, true),
+        (Act::Refuse(Fault::Device { code: -2 }), false),
+    ] {
+        let mut context = context();
+        context.accelerators = vec![scripted(act)];
+        let spec = CompareSpec {
+            databases: vec![("one".into(), source(root.path()))],
+            cluster: None,
+            dirs: Vec::new(),
+            stripes: 2,
+            rounds: 1,
+        };
+        let report = compare(&context, &spec, &|_| {}).unwrap();
+        let all = table(&report, 0);
+        let names = texts(all, "Algorithm");
+        assert_eq!(names.len(), 12);
+        let has_column = all.columns.iter().any(|c| c.name == "Compressed by");
+        assert_eq!(has_column, is_used);
+        let row = report.platform.iter().find(|row| row.0 == "Accelerator");
+        assert_eq!(row.unwrap().1, "scripted: a script");
+        if !is_used {
+            let asked = ["hardware", "hybrid"];
+            let asked = asked.map(|mode| format!("QAT_DEFLATE LOW software, {mode} requested"));
+            assert_eq!(names[10..], asked);
+            continue;
+        }
+        let by = texts(all, "Compressed by");
+        assert!(by[..10].iter().all(|by| share(by).is_none()), "{by:?}");
+        // A busy machine can leave blocks to software; then the name says so.
+        let expected = match share(&by[10]).unwrap() {
+            "100.0 %" => "QAT_DEFLATE LOW hardware".to_owned(),
+            less => format!("QAT_DEFLATE LOW, {less} in hardware"),
+        };
+        assert_eq!(names[10], expected);
+        assert!(names[11].starts_with("QAT_DEFLATE LOW "), "{names:?}");
+    }
+}
+
+#[test]
+fn a_sweep_with_an_accelerator_has_its_backups_and_names_it() {
+    let root = TempDir::new().unwrap();
+    let mut context = context();
+    context.accelerators = vec![scripted(Act::Half(Fault::Short))];
+    let report = sweep::stripes(&context, &spec(root.path()), &|_| {}).unwrap();
+    let published = table(&report, report.sections.len() - 1);
+    let names = texts(published, "Backup");
+    assert_eq!(names.len(), 1 + 4 * 2);
+    // Software did every second block at least, so no row and no chart calls it hardware.
+    for name in &names[7..] {
+        assert_ne!(name, "QAT_DEFLATE hardware");
+        assert!(name.starts_with("QAT_DEFLATE"), "{name}");
+    }
+    assert!(
+        report
+            .summary
+            .contains("2 of 2 backups with hardware do not count"),
+        "{}",
+        report.summary
+    );
+    assert!(
+        !report
+            .sections
+            .iter()
+            .any(|s| s.heading.contains("in hardware against"))
+    );
 }
 
 #[test]
@@ -137,13 +286,26 @@ fn the_comparison_measures_every_algorithm_on_every_database() {
     let database = source(root.path());
     let spec = CompareSpec {
         databases: vec![("one".into(), database.clone()), ("two".into(), database)],
+        cluster: None,
         dirs: vec![root.path().join("a")],
         stripes: 2,
         rounds: 1,
     };
     let report = compare(&context(), &spec, &|_| {}).unwrap();
-    assert_eq!(report.sections.len(), 2);
-    for section in 0..2 {
+    let of_databases = |name: &str| report.sections.iter().position(|s| s.heading == name);
+    let last = report.sections.len() - 1;
+    assert_eq!(of_databases("Databases"), Some(last));
+    let known = table(&report, last);
+    assert_eq!(column(known, "Files"), [Some(1.0), Some(1.0)]);
+    assert!(
+        column(known, "Rows")
+            .iter()
+            .all(|rows| *rows > Some(1000.0))
+    );
+    for name in ["one", "two"] {
+        let section = of_databases(name).unwrap();
+        let stored = column(table(&report, section), "Stored");
+        assert!(stored[0] > Some(2.9) && stored[2] < stored[0], "{stored:?}");
         let ratios = column(table(&report, section), "Ratio");
         assert_eq!(ratios.len(), 10);
         assert!(ratios.iter().all(|r| *r > Some(0.99)));

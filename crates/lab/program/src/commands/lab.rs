@@ -17,7 +17,7 @@ use longshore_pipeline::SourceSpec;
 use longshore_policy::model::Profile;
 use longshore_studies::bench::{BenchSpec, bench};
 use longshore_studies::cache_figures::{FiguresSpec, PairSpec, cache_figures, pair_figures};
-use longshore_studies::compare::{CompareSpec, compare};
+use longshore_studies::compare::{ClusterMade, CompareSpec, compare};
 use longshore_studies::device_check::{DeviceCheckSpec, device_check};
 use longshore_studies::network::{NetworkSpec, network};
 use longshore_studies::offload::{OffloadSpec, offload};
@@ -39,8 +39,8 @@ use super::answers::{
 use super::{figures, loads, simulate};
 use crate::context::Context;
 use crate::options::{
-    Bench, CacheFigures, Compare, DeviceCheck, Lab, Network, OffloadStudy, PUBLISHED_PAIR, Sample,
-    SampleOptions, Study, Sweep,
+    Bench, CacheFigures, Compare, ComparedDatabase, DeviceCheck, Lab, Network, OffloadStudy,
+    PUBLISHED_PAIR, Sample, SampleOptions, Study, Sweep,
 };
 
 const STRIPES_QUICK: [usize; 3] = [1, 4, 16];
@@ -150,7 +150,9 @@ fn run_sweep(options: &Sweep, context: &Context) -> Result<Exit, Failure> {
                 sweep::STRIPES.to_vec()
             },
             buffer_bytes: STUDY_BUFFER_BYTES,
+            rounds: options.rounds.into(),
             pause: pause.unwrap_or(if quick { Duration::ZERO } else { PAUSE }),
+            cool_c: options.cool.map(f64::from),
         };
         sweep::stripes(&run_context, &spec, &step)
     };
@@ -165,13 +167,22 @@ fn run_sweep(options: &Sweep, context: &Context) -> Result<Exit, Failure> {
 
 fn run_compare(options: &Compare, context: &Context) -> Result<Exit, Failure> {
     let stocked = &options.stocked;
-    let mut databases = vec![source(stocked, SampleKind::Stae, context)?];
-    if stocked.source.is_empty() {
-        databases.insert(0, source(stocked, SampleKind::Tprocc, context)?);
+    let (mut databases, mut cluster) = (Vec::new(), None);
+    if options.database == ComparedDatabase::Postgres {
+        cluster = Some(ClusterMade {
+            work: stocked.work.clone(),
+            bytes: sample_bytes(stocked),
+        });
+    } else {
+        databases.push(source(stocked, SampleKind::Stae, context)?);
+        if stocked.source.is_empty() {
+            databases.insert(0, source(stocked, SampleKind::Tprocc, context)?);
+        }
     }
     let rounds = options.rounds.map(usize::from);
     let spec = CompareSpec {
         databases,
+        cluster,
         dirs: options.dir.clone(),
         stripes: options.stripes.into(),
         rounds: rounds.unwrap_or(if stocked.quick { 1 } else { ROUNDS }),
@@ -180,7 +191,8 @@ fn run_compare(options: &Compare, context: &Context) -> Result<Exit, Failure> {
     // A file that cannot be read is told of before the work.
     let first = options.after.as_deref();
     let first = first.map(|path| told(path, context)).transpose()?;
-    let mut report = compare(&run_context(context), &spec, &step).map_err(failure)?;
+    let run_context = context_with_accelerators(context);
+    let mut report = compare(&run_context, &spec, &step).map_err(failure)?;
     if let Some(first) = first {
         report.begin_with(first);
     }
@@ -366,6 +378,14 @@ fn large_sources(work: &Path, context: &Context) -> Result<Vec<(String, SourceSp
     ])
 }
 
+/// The size of a sample if no source is given.
+fn sample_bytes(stocked: &SampleOptions) -> u64 {
+    stocked.size.unwrap_or(match stocked.quick {
+        true => SAMPLE_BYTES_QUICK,
+        false => SAMPLE_BYTES,
+    })
+}
+
 /// The source that a study backs up, with a name for it.
 fn source(
     stocked: &SampleOptions,
@@ -378,11 +398,7 @@ fn source(
         let name = stocked.source[0].to_string_lossy().into_owned();
         return Ok((name, spec));
     }
-    let size = stocked.size.unwrap_or(if stocked.quick {
-        SAMPLE_BYTES_QUICK
-    } else {
-        SAMPLE_BYTES
-    });
+    let size = sample_bytes(stocked);
     let path = stock::sample_in(storage, &stocked.work, kind, size, &teller(context));
     Ok((
         kind.name().to_owned(),

@@ -21,8 +21,8 @@ pub use longshore_terminal::global::Global;
 pub use cache::{Cache, CacheAction, CacheGrid, PUBLISHED_PAIR, Simulate, WhoShares};
 pub use figures::{FigureOfPaper, FigureOptions, FiguresOfPapers};
 pub use lab::{
-    Bench, CacheFigures, Compare, DeviceCheck, Lab, Network, OffloadStudy, Sample, SampleOptions,
-    Study, Sweep,
+    Bench, CacheFigures, Compare, ComparedDatabase, DeviceCheck, Lab, Network, OffloadStudy,
+    Sample, SampleOptions, Study, Sweep,
 };
 pub use loads::{Load, LoadDatabase, LoadPeer, Oltp};
 pub use project::{Completions, Man};

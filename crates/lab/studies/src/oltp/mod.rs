@@ -40,7 +40,7 @@ use crate::sample::{SampleKind, SampleSpec, sample};
 use crate::scratch::Scratch;
 use crate::stock;
 use crate::timing::{pause, take};
-use cluster::LoadCluster;
+pub(crate) use cluster::LoadCluster;
 pub use findings::OltpFound;
 pub use load::{LoadDone, LoadSpec, load};
 pub use peers::LoadedPeer;
