@@ -108,5 +108,5 @@ fn a_comparison_on_a_cluster_reads_many_files_and_leaves_none() {
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
         .collect();
-    assert_eq!(left, ["tprocc-3000000.db"]);
+    assert_eq!(left, ["tprocc-3145728.db"]);
 }

@@ -126,9 +126,15 @@ impl Cooling {
     pub fn wait(&mut self, context: &RunContext, read: &dyn Fn() -> Temperatures) -> Cooled {
         let clock = &*context.clock;
         let begun = clock.now();
+        let mut has_waited = false;
         let is_warm = |c: Option<f64>| c.is_some_and(|c| c > self.limit_c);
         let cooled = loop {
-            let (at, waited) = (read(), clock.now() - begun);
+            let at = read();
+            // Reading is no waiting.
+            let waited = match has_waited {
+                true => clock.now() - begun,
+                false => Duration::ZERO,
+            };
             let is_cool = !is_warm(at.cpu_c) && !is_warm(at.drive_c);
             if is_cool || waited >= COOLING_MAX || context.cancel.load(Ordering::Relaxed) {
                 break Cooled {
@@ -138,6 +144,7 @@ impl Cooling {
                 };
             }
             clock.sleep(LOOK);
+            has_waited = true;
         };
         self.waits.push(cooled);
         cooled
@@ -217,8 +224,12 @@ mod tests {
         assert_eq!((cooled.waited.as_secs(), cooled.is_cool), (25, true));
         let told = "cooled for 25 s to CPU 35.0 °C, target drive 50.0 °C";
         assert_eq!(cooled.text().as_deref(), Some(told));
-        // It is cool already.
-        let cooled = cooling.wait(&context, &|| cooling_from(&clock, 60.0, None));
+        // It is cool already; the reading takes a moment.
+        let slowly = || {
+            clock.advance(Duration::from_millis(3));
+            cooling_from(&clock, 60.0, None)
+        };
+        let cooled = cooling.wait(&context, &slowly);
         assert_eq!((cooled.waited, cooled.text()), (Duration::ZERO, None));
         let (_root, sensors) = sensors("50000\n");
         assert_eq!(

@@ -82,15 +82,43 @@ fn time_and_size(all: &[Contender]) -> Chart {
     }
 }
 
+/// A bar for each contender that has the value, the lowest first.
+fn bars(
+    title: &str,
+    y: Axis,
+    all: &[Contender],
+    value: &dyn Fn(&Contender) -> Option<f64>,
+) -> Chart {
+    let known = all.iter().filter_map(|one| Some((one.name(), value(one)?)));
+    let mut bars: Vec<(String, f64)> = known.collect();
+    bars.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let (names, heights) = bars
+        .into_iter()
+        .map(|(name, height)| (name, Some(height)))
+        .unzip();
+    Chart {
+        title: title.into(),
+        form: ReportFormat::Bar,
+        x: Positions {
+            label: "Algorithm".into(),
+            unit: String::new(),
+            at: At::Names(names),
+        },
+        y,
+        y_right: None,
+        series: vec![Series::new(title, heights)],
+    }
+}
+
 fn table(all: &[Contender]) -> Table {
     let has_hardware = all
         .iter()
         .any(|one| one.median(Timing::accelerator_share) > Some(0.0));
+    let has_rounds = all.iter().any(|one| one.taken.len() > 1);
     let row = |one: &Contender| {
         let mut cells = vec![
             one.name().into(),
             one.time().into(),
-            one.elapsed().map(|s| s.range(2)).into(),
             one.median(Timing::mb_per_s).into(),
             one.median(|t| t.cpu_s).into(),
             median(one.taken.iter().filter_map(|t| t.system_cpu_percent)).into(),
@@ -98,6 +126,9 @@ fn table(all: &[Contender]) -> Table {
             one.median(Timing::ratio).into(),
             speed_up(one, all).into(),
         ];
+        if has_rounds {
+            cells.insert(2, one.elapsed().map(|s| s.range(2)).into());
+        }
         if has_hardware {
             cells.push(one.taken.last().and_then(Timing::compressed_by).into());
         }
@@ -106,7 +137,6 @@ fn table(all: &[Contender]) -> Table {
     let mut columns = vec![
         Column::text("Algorithm"),
         Column::number("Elapsed", "s", 2),
-        Column::text("min–max"),
         Column::number("Throughput", "MB/s", 0),
         Column::number("CPU time", "s", 2),
         Column::number("CPU", "% of system", 1),
@@ -114,6 +144,9 @@ fn table(all: &[Contender]) -> Table {
         Column::number("Ratio", "", 3),
         Column::number("Speed-up", "MS_XPRESS = 1", 2),
     ];
+    if has_rounds {
+        columns.insert(2, Column::text("min–max"));
+    }
     if has_hardware {
         columns.push(Column::text("Compressed by"));
     }
@@ -131,18 +164,6 @@ pub fn sections(
     conditions: Conditions,
 ) -> Vec<Section> {
     let measured = measured(all);
-    let bars = |title: &str, axis: Axis, value: &dyn Fn(&Contender) -> Option<f64>| Chart {
-        title: title.into(),
-        form: ReportFormat::Bar,
-        x: Positions {
-            label: "Algorithm".into(),
-            unit: String::new(),
-            at: At::Names(all.iter().map(Contender::name).collect()),
-        },
-        y: axis,
-        y_right: None,
-        series: vec![Series::new(title, all.iter().map(value).collect())],
-    };
     let target = match spec.dirs.len() {
         0 => "to NUL".to_owned(),
         1 => "in one directory".to_owned(),
@@ -153,10 +174,13 @@ pub fn sections(
         format!(" The page cache was left as it was: {percent:.0} % of the source came from the disk (median).")
     });
     let method = format!(
-        "{} {target}; medians of {}, alternating. MB/s is SQL Server's figure: 2^20 bytes of \
+        "{} {target}; {}. MB/s is SQL Server's figure: 2^20 bytes of \
          the database per second. CPU is the whole machine's, CPU time this program's.{cold}",
         counted(spec.stripes, "stripe"),
-        counted(spec.rounds.max(1), "round")
+        match spec.rounds.max(1) {
+            1 => "one round".to_owned(),
+            n => format!("medians of {n} rounds, alternating"),
+        }
     );
     let hardware = all.iter().any(Contender::is_accelerated).then(|| {
         format!(
@@ -180,20 +204,27 @@ pub fn sections(
         table: Some(table(all)),
         charts: vec![
             time_and_size(all),
-            bars("Backup time", Axis::new("Elapsed", "s"), &Contender::time),
-            bars("CPU time", Axis::new("CPU time", "s"), &|one| {
+            bars(
+                "Backup time",
+                Axis::new("Elapsed", "s"),
+                all,
+                &Contender::time,
+            ),
+            bars("CPU time", Axis::new("CPU time", "s"), all, &|one| {
                 one.median(|t| t.cpu_s)
             }),
-            bars("Stored", Axis::new("Stored", "10^6 bytes"), &|one| {
+            bars("Stored", Axis::new("Stored", "10^6 bytes"), all, &|one| {
                 one.median(|t| t.stored_bytes as f64 / 1e6)
             }),
-            bars("Compression ratio", Axis::new("Ratio", ""), &|one| {
+            bars("Compression ratio", Axis::new("Ratio", ""), all, &|one| {
                 one.median(Timing::ratio)
             }),
+            // That of NONE would flatten the others.
             bars(
-                "Speed-up over MS_XPRESS",
+                "Speed-up over MS_XPRESS of those that compress",
                 Axis::new("Speed-up", ""),
-                &|one| speed_up(one, all),
+                all,
+                &|one| speed_up(one, all).filter(|_| one.algorithm != Algorithm::None),
             ),
         ],
     };
@@ -210,7 +241,7 @@ pub fn sections(
     let cpu = over_time(
         &format!("{name}: CPU over time"),
         "The machine's CPU in each second of the last round, one backup after another without the pauses between them. A \
-         backup of less than a second has no line.",
+         backup of less than two seconds has points alone.",
         &runs,
         &[("CPU", "% of system", |s| s.cpu_percent)],
     );

@@ -146,7 +146,7 @@ impl Ratios {
                  other data (S0.F3)."
             }
             _ => {
-                "No factor was published for software: `longshore lab figure S2.C` has the two times and sizes that \
+                "No factor was published for software: figure S2.C of longshore lab has the two times and sizes that \
                  were."
             }
         };

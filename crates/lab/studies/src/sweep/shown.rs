@@ -16,6 +16,9 @@ use crate::report::{Axis, Cell, Chart, Column, Report, Section, Series, Table, c
 use crate::spread::{RoundResults, caution, median};
 use crate::timing::{IN_HARDWARE, Timing};
 
+/// A line that is so many times as high as all others takes their room.
+const FLATTENS: f64 = 2.0;
+
 /// All that was measured.
 #[derive(Debug)]
 pub struct Swept {
@@ -125,8 +128,12 @@ fn by_count(spec: &StripesSpec, swept: &Swept) -> Section {
     Section {
         heading: "By stripe count".into(),
         prose: vec![format!(
-            "Elapsed time, and the rate by that of the backup to NUL in the same round; medians of {}.{}",
-            counted(spec.rounds.max(1), "round"),
+            "Elapsed time, and the rate by that of the backup to NUL in the same round, {:.0} MB/s; {}.{}",
+            swept.nul.median(Timing::mb_per_s).unwrap_or_default(),
+            match spec.rounds.max(1) {
+                1 => "there was one".to_owned(),
+                n => format!("medians of {n} rounds"),
+            },
             match swept.kinds.contains(&HARDWARE) {
                 true => " Backups of which an accelerator compressed too little are left out.",
                 false => "",
@@ -277,7 +284,12 @@ fn charts(spec: &StripesSpec, swept: &Swept) -> Vec<Chart> {
         }
     };
     let mut throughput = of(&|t| Some(t.mb_per_s()));
-    if let Some(nul) = swept.nul.median(Timing::mb_per_s) {
+    let drawn = throughput.iter().flat_map(|s| s.values.iter().flatten());
+    let highest = drawn.fold(0.0, |a: f64, b| a.max(*b));
+    // A line far above would flatten the others; the prose has it.
+    if let Some(nul) = swept.nul.median(Timing::mb_per_s)
+        && nul <= FLATTENS * highest
+    {
         throughput.push(level("NONE to NUL", nul, spec.stripes.len()));
     }
     put("Throughput", Axis::new("Throughput", "MB/s"), throughput);
@@ -423,6 +435,21 @@ mod tests {
         };
         assert_eq!(has(None), (false, false, false));
         assert_eq!(has(Some(51.0)), (true, true, false));
+    }
+
+    #[test]
+    fn a_rate_to_nul_that_would_flatten_the_others_is_told_and_not_drawn() {
+        let drawn = |nul: f64| {
+            let mut swept = swept(1, None);
+            swept.nul = backup(NONE, 0, &[nul]);
+            let found = by_count(&spec(1), &swept);
+            let rate = format!("{:.0} MB/s; there was one", 1000.0 / nul);
+            assert!(found.prose[0].contains(&rate), "{:?}", found.prose);
+            let series = &found.charts[0].series;
+            series.iter().any(|s| s.name == "NONE to NUL")
+        };
+        // The quickest to a file took 0.5 s.
+        assert_eq!((drawn(0.3), drawn(0.2)), (true, false));
     }
 
     /// An accelerator that failed midway, and one that did nothing: the headline does not count them.
