@@ -1,4 +1,4 @@
-//! What a machine is built of, as far as the kernel tells: processors, clocks, memory, and whether it is virtual.
+//! The parts of a machine, as far as the kernel tells: processors, clocks, memory, and whether it is virtual.
 //!
 //! Invariants
 //! - A fact that the kernel does not tell this user is absent, never guessed. Only root reads the firmware's table, so

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - Only the cache is changed: files are made durable and read again from their disk.
-//! - What other programs have mapped may stay; how much came from the disk is measured, not believed.
+//! - Pages that other programs have mapped may stay; how much came from the disk is measured, not believed.
 //!
 //! Leaves to others: measuring (`timing.rs`).
 

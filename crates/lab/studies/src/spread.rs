@@ -7,7 +7,7 @@ use crate::report::counted;
 /// Fewer rounds say little about a spread.
 pub const ENOUGH_ROUNDS: usize = 3;
 
-/// What a headline begins with if there were few rounds.
+/// The beginning of a headline if there were few rounds.
 pub fn caution(rounds: usize) -> Option<String> {
     let few = (1..ENOUGH_ROUNDS).contains(&rounds);
     few.then(|| format!("Only {}, so chance may decide.", counted(rounds, "round")))

@@ -1,8 +1,8 @@
-//! What a comparison compares: algorithms and levels, in software and with each accelerator that is here.
+//! The contenders of a comparison: algorithms and levels, in software and with each accelerator that is here.
 //!
 //! Invariants
-//! - A candidate is named after the engine that really compressed; less than nine tenths by an accelerator is no hardware.
-//! - A candidate in software has no accelerator, one in hardware or hybrid has exactly one.
+//! - A contender is named after the engine that really compressed; less than nine tenths by an accelerator is no hardware.
+//! - A contender in software has no accelerator, one in hardware or hybrid has exactly one.
 //!
 //! Leaves to others: making the backups (`mod.rs`), and showing them (`shown.rs`).
 
@@ -35,7 +35,7 @@ const SOFTWARE: [(Algorithm, Level); 10] = [
 
 const BASELINE: (Algorithm, Level) = (Algorithm::MsXpress, Level::Low);
 
-/// A candidate with its backups of one database.
+/// A contender with its backups of one database.
 #[derive(Clone)]
 pub struct Contender {
     pub algorithm: Algorithm,

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - A database is only read. One in WAL mode is not opened for this, because reading it can write next to it.
-//! - What is not known is absent; what a server only estimates is called so.
+//! - A figure that is not known is absent; one that a server only estimates is called so.
 //!
 //! Leaves to others: sizes and files, which the backups measured (`timing.rs`).
 

@@ -5,17 +5,18 @@
 //! - Backups of all kinds alternate, and the median counts, so that a disturbance spreads over all of them.
 //! - Each backup is removed before the next, and so is a cluster that was made for the comparison.
 //!
-//! Leaves to others: timing one backup (`timing.rs`), candidates and their names (`contenders.rs`), what to take
+//! Leaves to others: timing one backup (`timing.rs`), contenders and their names (`contenders.rs`), what to take
 //! (`advice.rs`), and the forms of a report.
 
 mod contenders;
 mod databases;
 mod shown;
+mod spec;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
-use longshore_pipeline::{DeviceSpec, RunContext, SourceSpec};
+use longshore_pipeline::{DeviceSpec, RunContext};
 
 use crate::advice::Conditions;
 use crate::oltp::LoadCluster;
@@ -26,29 +27,7 @@ use crate::scratch::Scratch;
 use crate::stock;
 use contenders::{Contender, try_accelerators};
 use databases::Compared;
-
-/// The settings of the comparison.
-#[derive(Debug, Clone)]
-pub struct CompareSpec {
-    /// Name and source of each database.
-    pub databases: Vec<(String, SourceSpec)>,
-    /// A further database: a PostgreSQL cluster made for the comparison, which is many files.
-    pub cluster: Option<ClusterMade>,
-    /// Directories for stripes, used in turn; without any, backups go to NUL.
-    pub dirs: Vec<PathBuf>,
-    pub stripes: usize,
-    /// Backups of each kind, alternating; at least 1.
-    pub rounds: usize,
-}
-
-/// A cluster with the content of the sample `tprocc`.
-#[derive(Debug, Clone)]
-pub struct ClusterMade {
-    /// Keeps the sample, and holds the cluster meanwhile.
-    pub work: PathBuf,
-    /// Of the sample.
-    pub bytes: u64,
-}
+pub use spec::{ClusterMade, CompareSpec};
 
 /// A cluster with its place; they end in the order of the fields.
 struct Cluster {

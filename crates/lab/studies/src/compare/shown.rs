@@ -2,12 +2,12 @@
 //!
 //! Invariant: speed-up is over MS_XPRESS at its default level, as in the published results.
 //!
-//! Leaves to others: the candidates (`contenders.rs`), and what to take (`advice.rs`).
+//! Leaves to others: the contenders (`contenders.rs`), and what to take (`advice.rs`).
 
 use longshore_codec::Algorithm;
 
-use super::CompareSpec;
 use super::contenders::{Contender, baseline, speed_up};
+use super::spec::CompareSpec;
 use crate::advice::{self, Advice, Conditions, Measured};
 use crate::over_time::{Recorded, over_time};
 use crate::report::{
@@ -39,7 +39,7 @@ pub fn finding(name: &str, all: &[Contender], conditions: Conditions) -> Option<
     })
 }
 
-/// The candidates that were measured, as the advice needs them.
+/// The contenders that were measured, as the advice needs them.
 fn measured(all: &[Contender]) -> Vec<Measured> {
     all.iter()
         .filter_map(|one| {
@@ -53,7 +53,7 @@ fn measured(all: &[Contender]) -> Vec<Measured> {
         .collect()
 }
 
-/// What is quick, and what is small: near the lower left corner a backup is both.
+/// Quick and small backups: near the lower left corner a backup is both.
 fn time_and_size(all: &[Contender]) -> Chart {
     let mut points: Vec<(f64, String, f64)> = all
         .iter()

@@ -24,7 +24,7 @@ use crate::timing::{Timing, pause, take};
 /// The published study's stripe counts.
 pub const STRIPES: [usize; 9] = [1, 2, 4, 6, 8, 10, 12, 14, 16];
 
-/// What all backups of a study have in common.
+/// The common parts of all backups.
 struct Sweep<'a> {
     context: &'a RunContext,
     spec: &'a StripesSpec,
