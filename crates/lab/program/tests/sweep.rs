@@ -3,6 +3,7 @@
 //! Not covered: real sensors.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Output;
 
@@ -27,23 +28,32 @@ fn said(output: &Output) -> String {
     text(&output.stdout) + &text(&output.stderr)
 }
 
-/// A processor's sensor.
-fn sensor(dir: &Path, millidegrees: &str) {
-    let own = dir.join("sys/class/hwmon/hwmon0");
-    fs::create_dir_all(&own).unwrap();
-    fs::write(own.join("name"), "coretemp\n").unwrap();
+/// A sensor of the device in the directory `of` below sysfs.
+fn sensor(dir: &Path, number: u32, driver: &str, of: &str, millidegrees: &str) {
+    let sys = dir.join("sys");
+    let (own, device) = (sys.join(format!("class/hwmon/hwmon{number}")), sys.join(of));
+    for dir in [&own, &device] {
+        fs::create_dir_all(dir).unwrap();
+    }
+    fs::write(own.join("name"), driver).unwrap();
     fs::write(own.join("temp1_input"), millidegrees).unwrap();
+    symlink(device, own.join("device")).unwrap();
 }
 
 #[test]
 fn temperatures_and_cooling_are_in_the_report_and_the_headline_says_that_the_sensors_are_others() {
     let dir = TempDir::new().unwrap();
-    sensor(dir.path(), "45500\n");
+    sensor(dir.path(), 0, "coretemp\n", "devices/cpu", "45500\n");
+    // Of a drive that nothing is written to.
+    sensor(dir.path(), 1, "drivetemp\n", "devices/other", "71500\n");
     let done = sweep(dir.path(), &["--cool", "60"]);
     let told = said(&done);
     assert!(done.status.success(), "{told}");
     assert!(told.contains("CPU peak") && told.contains("45.5"), "{told}");
-    assert!(!told.contains("Drive peak"), "{told}");
+    assert!(
+        !told.contains("Drive peak") && !told.contains("71.5"),
+        "{told}"
+    );
     let words: Vec<&str> = told.split_whitespace().collect();
     let told = words.join(" ");
     for part in [
@@ -54,6 +64,35 @@ fn temperatures_and_cooling_are_in_the_report_and_the_headline_says_that_the_sen
     ] {
         assert!(told.contains(part), "{part}: {told}");
     }
+}
+
+#[test]
+fn the_drive_that_the_stripes_are_written_to_is_found_by_its_number() {
+    let dir = TempDir::new().unwrap();
+    let (major, minor) = longshore_facts::mount_of(dir.path()).unwrap().device;
+    if major == 0 {
+        eprintln!("skipped: no block device is below {}", dir.path().display());
+        return;
+    }
+    sensor(dir.path(), 0, "drivetemp\n", "devices/target", "38500\n");
+    sensor(dir.path(), 1, "drivetemp\n", "devices/other", "71500\n");
+    let sys = dir.path().join("sys");
+    let block = sys.join("devices/target/block/sda");
+    fs::create_dir_all(&block).unwrap();
+    fs::create_dir_all(sys.join("dev/block")).unwrap();
+    symlink(sys.join("devices/target"), block.join("device")).unwrap();
+    symlink(&block, sys.join(format!("dev/block/{major}:{minor}"))).unwrap();
+    let done = sweep(dir.path(), &[]);
+    let told = said(&done);
+    assert!(done.status.success(), "{told}");
+    assert!(
+        told.contains("Drive peak") && told.contains("38.5"),
+        "{told}"
+    );
+    assert!(
+        !told.contains("CPU peak") && !told.contains("71.5"),
+        "{told}"
+    );
 }
 
 #[test]

@@ -69,7 +69,7 @@ pub fn network(context: &RunContext, spec: &NetworkSpec, on_step: &dyn Fn(&str))
             taken.push(one);
         }
     }
-    let mut platform = platform::record(context, &[]);
+    let mut platform = platform::record(context, &platform::places(&[], [&spec.source]));
     let bytes = rounds[0].first().map_or(0, |taken| taken.plain_bytes);
     let source = platform::name_of(&spec.source);
     let source = format!("{source}, {:.1} MB (10^6)", bytes as f64 / 1e6);

@@ -54,7 +54,10 @@ pub struct BenchSpec {
 /// Runs everything. Calls `on_step` with one line for each step.
 pub fn bench(context: &RunContext, spec: &BenchSpec, on_step: &dyn Fn(&str)) -> Result<Report> {
     let scratch = Scratch::new(&*context.storage, std::slice::from_ref(&spec.dir))?;
-    let mut platform = platform::record(context, std::slice::from_ref(&spec.dir));
+    let mut platform = platform::record(
+        context,
+        &platform::places(std::slice::from_ref(&spec.dir), [&spec.source]),
+    );
     let corpus = Corpus::open(&*context.storage, &spec.source)?;
     platform.push((
         "Source".into(),
