@@ -82,16 +82,26 @@ fn time_and_size(all: &[Contender]) -> Chart {
     }
 }
 
-/// A bar for each contender that has the value, the lowest first.
+/// The end of a scale where the better values are.
+#[derive(Clone, Copy)]
+enum Better {
+    Low,
+    High,
+}
+
+/// A bar for each contender that has the value, the best first.
 fn bars(
     title: &str,
-    y: Axis,
+    (y, better): (Axis, Better),
     all: &[Contender],
     value: &dyn Fn(&Contender) -> Option<f64>,
 ) -> Chart {
     let known = all.iter().filter_map(|one| Some((one.name(), value(one)?)));
     let mut bars: Vec<(String, f64)> = known.collect();
-    bars.sort_by(|a, b| a.1.total_cmp(&b.1));
+    bars.sort_by(|a, b| match better {
+        Better::Low => a.1.total_cmp(&b.1),
+        Better::High => b.1.total_cmp(&a.1),
+    });
     let (names, heights) = bars
         .into_iter()
         .map(|(name, height)| (name, Some(height)))
@@ -156,6 +166,32 @@ fn table(all: &[Contender]) -> Table {
     }
 }
 
+/// Points of time and size, and bars of each quantity.
+fn bars_of(all: &[Contender]) -> Vec<Chart> {
+    let low = |label: &str, unit: &str| (Axis::new(label, unit), Better::Low);
+    let high = |label: &str| (Axis::new(label, ""), Better::High);
+    vec![
+        time_and_size(all),
+        bars("Backup time", low("Elapsed", "s"), all, &Contender::time),
+        bars("CPU time", low("CPU time", "s"), all, &|one| {
+            one.median(|t| t.cpu_s)
+        }),
+        bars("Stored", low("Stored", "10^6 bytes"), all, &|one| {
+            one.median(|t| t.stored_bytes as f64 / 1e6)
+        }),
+        bars("Compression ratio", high("Ratio"), all, &|one| {
+            one.median(Timing::ratio)
+        }),
+        // That of NONE would flatten the others.
+        bars(
+            "Speed-up over MS_XPRESS of those that compress",
+            high("Speed-up"),
+            all,
+            &|one| speed_up(one, all).filter(|_| one.algorithm != Algorithm::None),
+        ),
+    ]
+}
+
 /// The section of a database, and that of its CPU over time if its backups were long enough.
 pub fn sections(
     name: &str,
@@ -202,31 +238,7 @@ pub fn sections(
         .flatten()
         .collect(),
         table: Some(table(all)),
-        charts: vec![
-            time_and_size(all),
-            bars(
-                "Backup time",
-                Axis::new("Elapsed", "s"),
-                all,
-                &Contender::time,
-            ),
-            bars("CPU time", Axis::new("CPU time", "s"), all, &|one| {
-                one.median(|t| t.cpu_s)
-            }),
-            bars("Stored", Axis::new("Stored", "10^6 bytes"), all, &|one| {
-                one.median(|t| t.stored_bytes as f64 / 1e6)
-            }),
-            bars("Compression ratio", Axis::new("Ratio", ""), all, &|one| {
-                one.median(Timing::ratio)
-            }),
-            // That of NONE would flatten the others.
-            bars(
-                "Speed-up over MS_XPRESS of those that compress",
-                Axis::new("Speed-up", ""),
-                all,
-                &|one| speed_up(one, all).filter(|_| one.algorithm != Algorithm::None),
-            ),
-        ],
+        charts: bars_of(all),
     };
     let names: Vec<String> = all.iter().map(Contender::name).collect();
     let runs = all.iter().zip(&names);
