@@ -312,18 +312,20 @@ fn studies_measure_hardware_where_there_is_a_device_and_say_when_there_is_none()
     assert!(page.contains("| hybrid |"), "{page}");
     // The published study has them, too, where they are.
     let sweep = "lab sweep --quick --size 8M --work work --dir out --json";
+    let published = |answer: &Value| -> Vec<Value> {
+        let mut sections = answer["sections"].as_array().unwrap().iter();
+        let heading = |s: &&Value| s["heading"].as_str().unwrap().contains("published order");
+        let found = sections.find(heading).unwrap();
+        found["table"]["row_values"].as_array().unwrap().clone()
+    };
     let rows_of = |answer: &Value, name: &str| {
-        let rows = answer["sections"][0]["table"]["row_values"]
-            .as_array()
-            .unwrap();
+        let rows = published(answer);
         rows.iter().filter(|row| row[0] == name).count()
     };
     let answer = machine.answer(sweep, 0);
     // The engine is named with its share if software did part of the work.
     let hardware = |answer: &Value| {
-        let rows = answer["sections"][0]["table"]["row_values"]
-            .as_array()
-            .unwrap();
+        let rows = published(answer);
         let names = rows.iter().filter_map(|row| row[0].as_str());
         let ours = names.filter(|name| name.starts_with("QAT_DEFLATE"));
         ours.filter(|name| name.ends_with("hardware") && !name.contains("software"))
@@ -339,7 +341,11 @@ fn studies_measure_hardware_where_there_is_a_device_and_say_when_there_is_none()
     let summary = answer["summary"].as_str().unwrap();
     assert!(summary.starts_with("Quick run"), "{summary}");
     assert!(summary.contains("LONGSHORE_SYSFS="), "{summary}");
-    assert_eq!(answer["sections"].as_array().unwrap().len(), 3);
+    let headings = answer["sections"].to_string();
+    assert!(
+        headings.contains("QAT_DEFLATE against MS_XPRESS"),
+        "{answer}"
+    );
     std::fs::remove_dir_all(machine.0.path("sys")).unwrap();
     let ran = machine.line("lab offload --quick --size 8M --work work");
     assert_eq!(ran.code, 2, "{ran:?}");

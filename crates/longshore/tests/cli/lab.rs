@@ -173,7 +173,7 @@ fn a_comparison_has_the_source_stripes_rounds_and_directories_asked_for() {
         "tprocc",
     );
     assert!(report["summary"].as_str().unwrap().contains("Quick run"));
-    has_prose(&report, "8 stripes to NUL; medians of 1 round,");
+    has_prose(&report, "8 stripes to NUL; one round.");
     let kept = stage.names("kept");
     assert_eq!(kept, ["stae-3145728.db", "tprocc-3145728.db"]);
 }
@@ -202,7 +202,7 @@ fn a_sweep_of_buffers_has_the_algorithm_asked_for_and_one_of_stripes_pauses() {
     let report = reported(&stage, &line, "10 backups");
     // A pause between any two of the ten backups.
     assert!(began.elapsed().as_secs() >= 9, "{:?}", began.elapsed());
-    assert!(prose(&report, 0).contains("1 s pass between backups"));
+    assert!(prose(&report, 2).contains("1 s pass between backups"));
     // Options of the one sweep are refused with the other.
     stage
         .line("lab sweep --buffers --source tree --quick --pause 1")

@@ -81,7 +81,7 @@ pub fn compare(context: &RunContext, spec: &CompareSpec, on_step: &dyn Fn(&str))
     }
     let mut dirs = platform::places(&spec.dirs, databases.iter().map(|(_, source)| source));
     dirs.extend(spec.cluster.iter().map(|made| made.work.clone()));
-    let platform = platform::record(context, &dirs);
+    let mut platform = platform::record(context, &dirs);
     let conditions = Conditions {
         rounds: spec.rounds.max(1),
         is_busy: platform::busy_percent(&platform).is_some(),
@@ -108,6 +108,11 @@ pub fn compare(context: &RunContext, spec: &CompareSpec, on_step: &dyn Fn(&str))
             }
         }
         let taken = all.first().and_then(|one| one.taken.first());
+        platform.extend(taken.map(|t| {
+            let megabytes = t.plain_bytes as f64 / 1e6;
+            let told = format!("{}, {megabytes:.1} MB (10^6)", platform::name_of(source));
+            (format!("Database {name}"), told)
+        }));
         compared.extend(taken.map(|t| Compared::of(&*context.storage, name, source, t)));
         summary.extend(shown::finding(name, &all, conditions));
         sections.extend(shown::sections(name, spec, &all, conditions));
