@@ -11,6 +11,7 @@
 
 mod child;
 mod disk;
+mod drives;
 mod hardware;
 mod heat;
 mod limits;
@@ -25,6 +26,7 @@ use std::io;
 
 pub use child::{EndedChild, run_to_end};
 pub use disk::{DiskStats, Mount, Volume, disk_stats, drive_model, may_write, mount_of, volume_of};
+pub use drives::{drives_of, groups_apart};
 pub use hardware::Hardware;
 pub use heat::{Sensors, Temperatures};
 pub use limits::{Descriptors, address_space_left, descriptors, memory_allowed, raise_descriptors};

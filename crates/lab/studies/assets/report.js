@@ -19,12 +19,13 @@
   const axisTitle = (axis) => (axis.unit ? `${axis.label} (${axis.unit})` : axis.label);
   const format = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
 
-  function valueScale(axis, position, colours) {
+  function valueScale(axis, position, colours, cut) {
     return {
       type: "linear",
       position,
       beginAtZero: true,
       suggestedMax: axis.max ?? undefined,
+      max: cut,
       title: { display: true, text: axisTitle(axis), color: colours.ink },
       ticks: { color: colours.quiet, callback: (value) => format.format(value) },
       // One grid is enough; a second from the right axis would only cross it.
@@ -33,18 +34,32 @@
     };
   }
 
-  // A long name would leave its chart no room; the tooltip has it whole.
+  // A long name would leave its chart no room: with few bars it has lines of whole words, else its beginning. The
+  // tooltip has it whole.
   function shortName(value) {
     const name = this.getLabelForValue(value);
-    const most = innerWidth < 700 ? 14 : 32;
-    return name.length > most ? `${name.slice(0, most - 1)}…` : name;
+    const room = Math.floor(this.chart.width / Math.max(this.getLabels().length, 1) / 7);
+    if (room < 11) {
+      const most = innerWidth < 700 ? 22 : 32;
+      return name.length > most ? `${name.slice(0, most - 1)}…` : name;
+    }
+    const lines = [];
+    for (const word of name.split(" ")) {
+      const last = lines.at(-1);
+      if (last !== undefined && last.length + 1 + word.length <= room) {
+        lines[lines.length - 1] = `${last} ${word}`;
+      } else {
+        lines.push(word.length > room ? `${word.slice(0, room - 1)}…` : word);
+      }
+    }
+    return lines.length > 4 ? [...lines.slice(0, 4), "…"] : lines;
   }
 
   function positionScale(chart, colours) {
     const numbers = chart.x.positions.numbers;
     const scale = {
       title: { display: true, text: axisTitle(chart.x), color: colours.ink },
-      ticks: { color: colours.quiet, autoSkip: Boolean(numbers), maxRotation: 40, ...(numbers ? {} : { callback: shortName }) },
+      ticks: { color: colours.quiet, autoSkip: Boolean(numbers), maxRotation: innerWidth < 700 ? 60 : 40, ...(numbers ? {} : { callback: shortName }) },
       grid: { color: colours.line, display: chart.form === "line" },
       border: { color: colours.line },
     };
@@ -55,17 +70,47 @@
       return { ...scale, type: "linear", beginAtZero: true, grid: { color: colours.line } };
     }
     const few = numbers.length <= 16;
+    // Most of the numbers are near the beginning: they grow by factors.
+    const grows = numbers[0] > 0 && numbers[numbers.length >> 1] * 3 <= numbers.at(-1);
     return {
       ...scale,
-      type: "linear",
+      type: grows ? "logarithmic" : "linear",
+      // The library would leave out most names of a logarithmic axis.
+      ticks: { ...scale.ticks, callback: (value) => format.format(value) },
       bounds: "data",
       // Measured points are the ticks as long as there are few of them.
       afterBuildTicks: few ? (axis) => { axis.ticks = numbers.map((value) => ({ value })); } : undefined,
     };
   }
 
-  function dataset(chart, series, place, colours) {
-    const colour = colours.series[place % colours.series.length];
+  // A colour of the style, lighter or darker for the second and third series of one family.
+  const mixed = (colour, page, n) => {
+    const parts = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+    const share = Math.min(n * 0.3, 0.6);
+    const to = parts(page);
+    return `rgb(${parts(colour).map((part, i) => Math.round(part + (to[i] - part) * share)).join(", ")})`;
+  };
+
+  // The colours of a series: one, or one for each place. The page says which families there are.
+  function colourOf(chart, canvas, series, places, colours) {
+    const { places: byPlace, series: bySeries } = canvas.dataset;
+    if (byPlace) {
+      return byPlace.split(" ").map(colours.family);
+    }
+    const named = chart.series.findIndex(({ name }) => name === (series.like ?? series.name));
+    if (bySeries) {
+      const families = bySeries.split(" ");
+      const before = families.slice(0, named).filter((family, n) =>
+        family === families[named] && !chart.series[n].like);
+      // Names stand next to points, and must be read.
+      return mixed(colours.family(families[named]), colours.page, chart.form === "scatter" ? 0 : before.length);
+    }
+    return colours.series[places.get(series.like ?? series.name) % colours.series.length];
+  }
+
+  function dataset(chart, canvas, series, places, colours) {
+    const place = places.get(series.like ?? series.name);
+    const colour = colourOf(chart, canvas, series, places, colours);
     const numbers = chart.x.positions.numbers;
     const values = numbers ? series.values.map((y, n) => ({ x: numbers[n], y })) : series.values;
     const line = chart.form !== "bar";
@@ -80,9 +125,9 @@
       borderRadius: 2,
       maxBarThickness: 56,
       pointStyle: series.dashed ? "line" : line ? SHAPES[place % SHAPES.length] : "rect",
-      pointRadius: series.dashed ? 0 : series.values.length > 40 ? 0 : 4,
-      pointHoverRadius: 6,
-      spanGaps: false,
+      pointRadius: series.dashed ? 0 : series.like ? 7 : series.values.length > 40 ? 0 : 4,
+      pointHoverRadius: series.like ? 9 : 6,
+      spanGaps: series.joined,
       // Points on the frame are drawn whole.
       clip: 10,
     };
@@ -116,17 +161,58 @@
     },
   });
 
-  function configuration(chart, places, colours) {
-    const scales = { x: positionScale(chart, colours), left: valueScale(chart.y, "left", colours) };
+  // The end of a bar that goes on, and its value.
+  const cutBars = (cut, colours) => ({
+    id: "cut",
+    afterDatasetsDraw(chart) {
+      const { ctx, chartArea, data, scales } = chart;
+      ctx.save();
+      ctx.font = `12px ${Chart.defaults.font.family}`;
+      ctx.textAlign = "center";
+      chart.cut = [];
+      data.datasets.forEach((dataset, n) => {
+        chart.getDatasetMeta(n).data.forEach((bar, place) => {
+          const value = dataset.data[place];
+          if (dataset.yAxisID !== "left" || !(value > cut)) {
+            return;
+          }
+          // Two slanted lines in the page's colour break the bar.
+          const top = scales.left.getPixelForValue(cut);
+          const half = bar.width / 2 + 3;
+          ctx.strokeStyle = colours.page;
+          ctx.lineWidth = 3;
+          for (const y of [top + 22, top + 28]) {
+            ctx.beginPath();
+            ctx.moveTo(bar.x - half, y + 4);
+            ctx.lineTo(bar.x + half, y - 4);
+            ctx.stroke();
+          }
+          const text = format.format(value);
+          const width = ctx.measureText(text).width / 2;
+          const x = Math.min(Math.max(bar.x, chartArea.left + width), chartArea.right - width);
+          ctx.fillStyle = colours.page;
+          ctx.fillRect(x - width - 3, top + 1, 2 * width + 6, 16);
+          ctx.fillStyle = colours.ink;
+          ctx.fillText(text, x, top + 13);
+          chart.cut.push(value);
+        });
+      });
+      ctx.restore();
+    },
+  });
+
+  function configuration(chart, canvas, places, colours) {
+    const cut = canvas.dataset.cut ? Number(canvas.dataset.cut) : undefined;
+    const scales = { x: positionScale(chart, colours), left: valueScale(chart.y, "left", colours, cut) };
     if (chart.y_right) {
       scales.right = valueScale(chart.y_right, "right", colours);
     }
-    const datasets = chart.series.map((s) => dataset(chart, s, places.get(s.name), colours));
+    const datasets = chart.series.map((s) => dataset(chart, canvas, s, places, colours));
     const axisOf = (item) => (item.dataset.yAxisID === "right" ? chart.y_right : chart.y);
     const scattered = chart.form === "scatter";
     return {
       type: chart.form,
-      plugins: scattered ? [names()] : [],
+      plugins: scattered ? [names()] : cut ? [cutBars(cut, colours)] : [],
       data: { labels: chart.x.positions.names, datasets },
       options: {
         animation: false,
@@ -160,12 +246,21 @@
   function draw() {
     const style = getComputedStyle(document.documentElement);
     const colour = (name) => style.getPropertyValue(name).trim();
-    const colours = { ink: colour("--ink"), quiet: colour("--quiet"), line: colour("--line"), series: darkPage.matches ? DARK : LIGHT };
+    const colours = {
+      ink: colour("--ink"),
+      quiet: colour("--quiet"),
+      line: colour("--line"),
+      page: colour("--page"),
+      family: (name) => colour(`--f-${name}`),
+      series: darkPage.matches ? DARK : LIGHT,
+    };
     Chart.defaults.font.family = getComputedStyle(document.body).fontFamily;
     Chart.defaults.font.size = 13;
     drawn.forEach((chart) => chart.destroy());
-    drawn = charts.map(({ chart, places }, n) =>
-      new Chart(document.getElementById(`chart-${n}`), configuration(chart, places, colours)));
+    drawn = charts.map(({ chart, places }, n) => {
+      const canvas = document.getElementById(`chart-${n}`);
+      return new Chart(canvas, configuration(chart, canvas, places, colours));
+    });
     // For tests: how many charts of the page show data.
     const shown = drawn.filter((chart) => chart.chartArea?.height > 0 && chart.getVisibleDatasetCount() > 0);
     document.documentElement.dataset.drawn = shown.length;
@@ -175,6 +270,18 @@
     const scattered = drawn.filter((chart) => chart.names);
     document.documentElement.dataset.names =
       JSON.stringify(scattered.map((chart) => [edges(chart.chartArea), ...chart.names.map(told)]));
+    // The colours of each chart's series, with those of the page and its text first; the cut bars; the lines that pass
+    // gaps; and how wide the page is in which window.
+    const { backgroundColor, color } = getComputedStyle(document.body);
+    const shades = drawn.flatMap((chart) => chart.data.datasets.flatMap(({ borderColor }) => borderColor));
+    const joined = drawn.flatMap((chart) => chart.data.datasets.map(({ spanGaps }) => (spanGaps ? 1 : 0)));
+    const { scrollWidth, clientWidth } = document.documentElement;
+    Object.assign(document.documentElement.dataset, {
+      colours: [backgroundColor, color, ...shades].join(" | "),
+      cut: drawn.flatMap((chart) => chart.cut ?? []).join(" "),
+      joined: joined.join(" "),
+      width: [scrollWidth, clientWidth, innerWidth].join(" "),
+    });
   }
   draw();
   darkPage.addEventListener("change", draw);

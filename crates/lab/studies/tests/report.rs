@@ -159,11 +159,34 @@ fn the_charting_library_is_the_published_file_with_its_licence() {
     assert!(licence.contains("MIT") && licence.contains("@kurkle/color"));
 }
 
+/// The way in which a page is looked at.
+#[derive(Debug, Clone, Copy)]
+struct View {
+    /// CSS pixels; `None`: the browser's own window.
+    width: Option<u32>,
+    is_dark: bool,
+}
+
+const USUAL: View = View {
+    width: None,
+    is_dark: false,
+};
+
 /// The page after Chromium has run its script; `None` without Chromium.
-fn in_browser(report: &Report) -> Option<String> {
+fn in_browser(report: &Report, view: View) -> Option<String> {
     let dir = tempfile::TempDir::new().unwrap();
-    let page = dir.path().join("report.html");
+    let mut page = dir.path().join("report.html");
     std::fs::write(&page, report.to_html().unwrap()).unwrap();
+    if let Some(width) = view.width {
+        // Chromium's windows are 500 pixels wide or wider; a frame can have any width, and hands on what the script says.
+        let frame = format!(
+            "<!doctype html><iframe id=f width={width} height=900 style=\"border:0\" src=\"report.html\"></iframe>\
+             <script>f.onload = () => Object.assign(document.documentElement.dataset, \
+             f.contentDocument.documentElement.dataset)</script>"
+        );
+        page = dir.path().join("frame.html");
+        std::fs::write(&page, frame).unwrap();
+    }
     let profile = dir.path().join("profile");
     let dump = Command::new("chromium")
         .args([
@@ -178,6 +201,8 @@ fn in_browser(report: &Report) -> Option<String> {
             "--disable-component-update",
             "--disable-sync",
         ])
+        .args(view.is_dark.then_some("--force-dark-mode"))
+        .args(view.width.map(|_| "--allow-file-access-from-files"))
         .arg(format!("--user-data-dir={}", profile.display()))
         .args(["--virtual-time-budget=4000", "--dump-dom"])
         .arg(&page)
@@ -202,7 +227,7 @@ fn said<'a>(page: &'a str, what: &str) -> &'a str {
 
 /// How many charts of a page show data; `None` without Chromium.
 fn drawn(report: &Report) -> Option<usize> {
-    in_browser(report).map(|page| said(&page, "drawn").parse().unwrap())
+    in_browser(report, USUAL).map(|page| said(&page, "drawn").parse().unwrap())
 }
 
 /// Goal: the page works in a browser, with its policy, its data and the library together.
@@ -274,7 +299,7 @@ fn names_stand_next_to_their_points_and_cover_no_others() {
     }
     let mut report = small("Names");
     report.sections[0].charts = charts;
-    let Some(page) = in_browser(&report) else {
+    let Some(page) = in_browser(&report, USUAL) else {
         return;
     };
     // The frame's edges and a name's are left, top, right, bottom; after a name's: its point, and 1 for a line.
@@ -305,6 +330,261 @@ fn names_stand_next_to_their_points_and_cover_no_others() {
     }
     let moved = told[0].iter().skip(1).filter(|name| name[6] == 1.0);
     assert!(moved.count() <= 5, "{:?}", told[0]);
+}
+
+fn chart(title: &str, form: ReportFormat, at: At, series: Vec<Series>) -> Chart {
+    Chart {
+        title: title.into(),
+        form,
+        x: Positions {
+            label: "Place".into(),
+            unit: String::new(),
+            at,
+        },
+        y: Axis::new("Elapsed", "s"),
+        y_right: None,
+        series,
+    }
+}
+
+/// A report with all that a page must hold: long words, a wide table, families, a bar that flattens, a curve with a gap,
+/// points with names, and a map.
+fn crowded() -> Report {
+    let algorithms = [
+        "NONE",
+        "MS_XPRESS LOW",
+        "QAT_DEFLATE LOW",
+        "QAT_DEFLATE HIGH",
+        "ZSTD LOW",
+        "LZ4 LOW",
+        "PAGES LOW",
+        "pgBackRest",
+        "WAL-G",
+        "pg_basebackup",
+        "quiet",
+    ];
+    let names = || At::Names(algorithms.map(str::to_owned).into());
+    let heights =
+        (0..algorithms.len()).map(|n| Some(if n == 4 { 123.0 } else { 1.0 + n as f64 / 10.0 }));
+    let bars = chart(
+        "Time of a backup",
+        ReportFormat::Bar,
+        names(),
+        vec![Series::new("Elapsed", heights.collect())],
+    );
+    let steps = At::Numbers(vec![1.0, 2.0, 4.0, 10.0, 64.0]);
+    let lines =
+        algorithms.map(|name| Series::new(name, (0..5).map(|n| Some(f64::from(n))).collect()));
+    let lines = chart(
+        "Over buffers",
+        ReportFormat::Line,
+        steps.clone(),
+        lines.into(),
+    );
+    let gap = vec![Some(1.0), None, Some(3.0), None, Some(4.0)];
+    let default = vec![None, None, None, Some(3.5), None];
+    let curve = chart(
+        "A curve and its default",
+        ReportFormat::Line,
+        steps,
+        vec![
+            Series::new("1 MiB", gap).joined(),
+            Series::new("1 MiB, default", default).like("1 MiB"),
+        ],
+    );
+    let row = (0..12).map(|n| Some(0.2 + f64::from(n) / 3.0)).collect();
+    let places = (0..12).map(|n| format!("{n} KiB")).collect();
+    let map = chart(
+        "A map",
+        ReportFormat::Map,
+        At::Names(places),
+        vec![Series::new(
+            "4 devices, 4 directories of one drive, 4 MiB",
+            row,
+        )],
+    );
+    let mut report = small("crowded");
+    report.summary = "a/very/long/path/".repeat(20);
+    report
+        .platform
+        .push(("Storage of /a/path".into(), "x".repeat(200)));
+    let section = &mut report.sections[0];
+    let table = section.table.as_mut().unwrap();
+    for n in 0..12 {
+        table
+            .columns
+            .push(Column::number(&format!("Column {n}"), "MB/s", 1));
+        table
+            .row_values
+            .iter_mut()
+            .for_each(|row| row.push(1.0.into()));
+    }
+    section.prose.push("word".repeat(100));
+    section.charts = vec![
+        bars,
+        lines,
+        curve,
+        scatter(vec![(1.0, 2.0), (3.0, 4.0)]),
+        map,
+    ];
+    report
+}
+
+/// Goal: nobody has to move a page to and fro to read it on a phone.
+/// Method: Chromium lays pages out in a frame as wide as a phone; the script tells how wide they became.
+#[test]
+fn on_a_phone_no_page_is_wider_than_the_screen_and_every_chart_is_drawn() {
+    for (report, charts) in [(crowded(), 4), (example(), 7)] {
+        for is_dark in [false, true] {
+            let view = View {
+                width: Some(400),
+                is_dark,
+            };
+            let Some(page) = in_browser(&report, view) else {
+                return;
+            };
+            let widths: Vec<u32> = said(&page, "width")
+                .split(' ')
+                .map(|n| n.parse().unwrap())
+                .collect();
+            assert_eq!(widths[2], 400, "the frame is a phone");
+            assert!(widths[0] <= widths[1], "{}: {widths:?}", report.title);
+            assert_eq!(said(&page, "drawn"), charts.to_string(), "{}", report.title);
+        }
+    }
+}
+
+/// The parts of a colour as the browser tells it, 0 to 255.
+fn parts(colour: &str) -> [f64; 3] {
+    let numbers: Vec<f64> = match colour.strip_prefix('#') {
+        Some(hex) => (0..3)
+            .map(|n| f64::from(u8::from_str_radix(&hex[2 * n..2 * n + 2], 16).unwrap()))
+            .collect(),
+        None => {
+            let inner = colour
+                .strip_prefix("rgb(")
+                .and_then(|c| c.strip_suffix(')'));
+            let inner = inner.unwrap_or_else(|| panic!("{colour:?}"));
+            inner.split(", ").map(|n| n.parse().unwrap()).collect()
+        }
+    };
+    numbers.try_into().unwrap()
+}
+
+/// The lightness of a colour, 0 to 1, as WCAG counts it.
+fn luminance(colour: &str) -> f64 {
+    let linear = parts(colour).map(|part| {
+        let part = part / 255.0;
+        if part <= 0.03928 {
+            part / 12.92
+        } else {
+            ((part + 0.055) / 1.055).powf(2.4)
+        }
+    });
+    0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+}
+
+/// WCAG's contrast of two colours, 1 to 21.
+fn contrast(a: &str, b: &str) -> f64 {
+    let (a, b) = (luminance(a), luminance(b));
+    (a.max(b) + 0.05) / (a.min(b) + 0.05)
+}
+
+/// Goal: pages are read in the dark and in the light.
+/// Method: the colours that Chromium computed for the page, its text and each series, by WCAG's contrast.
+#[test]
+fn in_the_dark_and_in_the_light_text_and_charts_stand_out_from_the_page() {
+    for is_dark in [false, true] {
+        let view = View {
+            width: None,
+            is_dark,
+        };
+        let Some(page) = in_browser(&crowded(), view) else {
+            return;
+        };
+        let colours: Vec<&str> = said(&page, "colours").split(" | ").collect();
+        let [ground, text, shades @ ..] = colours.as_slice() else {
+            panic!("{colours:?}");
+        };
+        assert_eq!(luminance(ground) < 0.05, is_dark, "{ground}");
+        assert!(contrast(ground, text) >= 7.0, "{ground} {text}");
+        assert!(shades.len() >= 2 * 11 + 2, "{shades:?}");
+        for shade in shades {
+            let least = if is_dark { 3.0 } else { 1.9 };
+            assert!(contrast(ground, shade) >= least, "{ground} {shade}");
+        }
+        // Eleven bars: six families, the second of one in the colour of the first, three greys, and what is none.
+        let (bars, lines) = (&shades[..11], &shades[11..22]);
+        assert_eq!(bars[2], bars[3]);
+        let different: std::collections::BTreeSet<_> = bars.iter().collect();
+        assert_eq!(different.len(), 10, "{bars:?}");
+        for grey in &bars[7..10] {
+            let [red, green, blue] = parts(grey);
+            assert!(
+                (red - blue).abs() < 30.0 && (red - green).abs() < 30.0,
+                "{grey}"
+            );
+        }
+        // A family has the same colour in lines; the second of its lines is told apart.
+        for n in [0, 1, 2, 4, 5, 6] {
+            assert_eq!(parts(bars[n]), parts(lines[n]), "{}", lines[n]);
+        }
+        assert_ne!(lines[2], lines[3]);
+        // The point of a default has its curve's colour.
+        assert_eq!(shades[22], shades[23]);
+    }
+}
+
+/// Goal: one bar does not flatten the others, and its value is still read; a curve does not break at others' points.
+/// Method: the script tells which bars it cut and which lines pass gaps; the page has the same in words.
+#[test]
+fn a_bar_that_would_flatten_the_others_is_cut_with_its_value_and_a_curve_passes_gaps() {
+    let report = crowded();
+    let html = report.to_html().unwrap();
+    let told = "Cut, because they would flatten the others: ZSTD LOW: 123 s.";
+    assert_eq!(html.matches(told).count(), 1);
+    assert!(
+        html.contains("data-cut=\"2.5\""),
+        "1.25 times the highest of the others"
+    );
+    let Some(page) = in_browser(&report, USUAL) else {
+        return;
+    };
+    assert_eq!(said(&page, "cut"), "123");
+    let joined: Vec<&str> = said(&page, "joined").split(' ').collect();
+    assert_eq!(
+        joined.iter().filter(|n| **n == "1").count(),
+        1,
+        "{joined:?}"
+    );
+    assert_eq!(
+        joined[12], "1",
+        "bars, eleven lines, then the curve: {joined:?}"
+    );
+}
+
+/// Goal: whoever has only the Markdown knows what the charts of the page show.
+#[test]
+fn markdown_and_the_page_have_the_numbers_of_charts_that_no_table_has() {
+    let report = crowded();
+    let markdown = report.to_markdown();
+    for title in [
+        "Time of a backup",
+        "Over buffers",
+        "A curve and its default",
+        "Time and size",
+        "A map",
+    ] {
+        assert_eq!(
+            markdown.matches(&format!("### {title}\n")).count(),
+            1,
+            "{title}"
+        );
+    }
+    assert!(markdown.contains("| ZSTD LOW | 123.0 |"), "{markdown}");
+    let html = report.to_html().unwrap();
+    // The map is a table of the page.
+    assert_eq!(html.matches("<details><summary>Numbers: ").count(), 4);
 }
 
 /// Goal: the figure says what the recorded requests and the models make of each query, whether or not that is what was published.

@@ -3,6 +3,7 @@
 //! Method: databases of a few megabytes on the real file system.
 //! Not covered: whether the figures are right for a machine; one size and short runs show nothing about that.
 
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,10 +16,11 @@ use longshore_codec::Algorithm;
 use longshore_io::{Host, HostClock};
 use longshore_pipeline::{RunContext, SourceSpec};
 use longshore_studies::compare::{CompareSpec, compare};
-use longshore_studies::report::{Cell, Report, Table};
+use longshore_studies::paced::{DeviceRate, EmulatedVolumes};
+use longshore_studies::report::{Cell, Report, ReportFormat, Table};
 use longshore_studies::sample::SampleKind;
 use longshore_studies::stock::sample_in;
-use longshore_studies::sweep::{self, BuffersSpec, StripesSpec};
+use longshore_studies::sweep::{self, BuffersSpec, LayoutsSpec, StripesSpec};
 use tempfile::TempDir;
 
 const BYTES: u64 = 3_000_000;
@@ -268,16 +270,125 @@ fn a_cancelled_sweep_ends_with_an_error_and_leaves_no_files() {
     assert_eq!(names(root.path().join("a")).len(), 0);
 }
 
+/// The words of one column.
+fn words(table: &Table, name: &str) -> Vec<String> {
+    let n = table.columns.iter().position(|c| c.name == name).unwrap();
+    let text = |row: &Vec<Cell>| match &row[n] {
+        Cell::Text(text) => text.clone(),
+        other => panic!("{other:?}"),
+    };
+    table.row_values.iter().map(text).collect()
+}
+
 #[test]
-fn the_sweep_of_buffers_covers_its_grid() {
+fn the_sweep_of_buffers_has_the_default_as_a_point_on_curves_over_buffercount() {
     let root = TempDir::new().unwrap();
     let mut spec = BuffersSpec::new(source(root.path()));
-    (spec.counts, spec.bytes, spec.rounds) = (vec![1, 4], vec![64 << 10, 1 << 20], 2);
+    (spec.counts, spec.rounds) = (vec![None, Some(1), Some(4)], 2);
+    spec.bytes = vec![64 << 10, 1 << 20];
+    spec.dir = Some(root.path().join("a"));
     let report = sweep::buffers(&context(), &spec, &|_| {}).unwrap();
     let grid = table(&report, 0);
-    assert_eq!(column(grid, "BUFFERCOUNT"), [1.0, 1.0, 4.0, 4.0].map(Some));
+    assert_eq!(grid.row_values.len(), 2 * 2 * 3);
+    let (counts, asked) = (column(grid, "BUFFERCOUNT"), words(grid, "Count"));
+    assert_eq!(counts[1..3], [1.0, 4.0].map(Some));
+    assert_eq!(asked[..3], ["default", "asked", "asked"]);
+    let default = counts[0].unwrap();
+    assert!(default >= 5.0, "the plan's number: {default}");
     assert!(column(grid, "Throughput").iter().all(|t| *t > Some(0.0)));
-    assert_eq!(report.sections[0].charts[0].series.len(), 2);
+    assert!(
+        words(grid, "Limited by")
+            .iter()
+            .all(|l| l.starts_with("the ") || l.starts_with("mixed"))
+    );
+    let charts = &report.sections[0].charts;
+    let titles: Vec<&str> = charts.iter().map(|c| c.title.as_str()).collect();
+    assert_eq!(
+        titles,
+        [
+            "Throughput to NUL",
+            "Throughput to one file",
+            "CPU time to NUL",
+            "CPU time to one file"
+        ]
+    );
+    for chart in charts {
+        assert_eq!(chart.x.label, "BUFFERCOUNT");
+        let names: Vec<&str> = chart.series.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(
+            names,
+            ["64 KiB", "1 MiB", "64 KiB, default", "1 MiB, default"]
+        );
+    }
+    let verdict = &report.sections[0].prose[1];
+    let curves = ["to NUL with 64 KiB", "to one file with 1 MiB"];
+    assert!(
+        verdict.contains("everywhere the ") || curves.iter().all(|c| verdict.contains(c)),
+        "{verdict}"
+    );
+    assert_eq!(names(root.path().join("a")).len(), 0);
+}
+
+fn rates(mib: u64) -> EmulatedVolumes {
+    let target = DeviceRate {
+        bytes_per_s: NonZeroU64::new(mib << 20).unwrap(),
+        latency: Duration::ZERO,
+    };
+    EmulatedVolumes {
+        target,
+        source: None,
+    }
+}
+
+#[test]
+fn the_sweep_of_layouts_says_in_every_caption_what_its_volumes_are() {
+    let root = TempDir::new().unwrap();
+    let dirs: Vec<PathBuf> = (0..4).map(|n| root.path().join(n.to_string())).collect();
+    for (emulated, caption, last) in [
+        (
+            None,
+            "4 directories of one drive",
+            "4 devices, 4 directories of one drive",
+        ),
+        (
+            Some(rates(200)),
+            "emulated at 200 MB/s",
+            "4 devices, 4 volumes",
+        ),
+    ] {
+        let mut spec = LayoutsSpec::new(source(root.path()), dirs.clone());
+        (spec.counts, spec.bytes) = (vec![None, Some(2)], vec![1 << 20]);
+        (spec.rounds, spec.quick, spec.emulated) = (1, true, emulated);
+        let report = sweep::layouts(&context(), &spec, &|_| {}).unwrap();
+        assert!(report.summary.contains(caption), "{}", report.summary);
+        assert!(report.title.contains(caption), "{}", report.title);
+        for section in &report.sections {
+            assert!(section.heading.contains(caption), "{}", section.heading);
+            for chart in &section.charts {
+                assert!(chart.title.contains(caption), "{}", chart.title);
+            }
+        }
+        let layouts = words(table(&report, 0), "Layout");
+        assert_eq!(layouts, ["1 device, 1 volume", "4 devices, 1 volume", last]);
+        let all = table(&report, 1);
+        assert_eq!(all.row_values.len(), 3 * 2);
+        for name in ["Elapsed", "Read", "Written"] {
+            assert!(column(all, name).iter().all(|v| *v > Some(0.0)), "{name}");
+        }
+        // The first of the map is what the others are compared with.
+        let map = table(&report, 2);
+        assert_eq!(column(map, "default")[0], Some(1.0));
+        assert_eq!(report.sections[2].charts[0].form, ReportFormat::Map);
+        let verdict = &report.sections[1].prose[1];
+        let told = |l: &String| verdict.contains(&format!("{l} with 1 MiB"));
+        assert!(
+            verdict.contains("everywhere the ") || layouts.iter().all(told),
+            "{verdict}"
+        );
+    }
+    for dir in &dirs {
+        assert_eq!(names(dir.clone()).len(), 0);
+    }
 }
 
 #[test]

@@ -188,7 +188,7 @@ fn a_sweep_of_buffers_has_the_algorithm_asked_for_and_one_of_stripes_pauses() {
         "Buffers",
     );
     let told = prose(&report, 0);
-    assert!(told.starts_with("Backups to NUL with LZ4;"), "{told}");
+    assert!(told.starts_with("Backups with LZ4;"), "{told}");
     let told = report["summary"].as_str().unwrap();
     assert!(
         told.contains("The fastest backup to NUL with LZ4:"),
@@ -212,6 +212,55 @@ fn a_sweep_of_buffers_has_the_algorithm_asked_for_and_one_of_stripes_pauses() {
         .line(&format!("{sweep} --algorithm LZ4"))
         .exits(2)
         .says("--algorithm");
+}
+
+#[test]
+fn a_sweep_of_layouts_says_that_its_devices_are_emulated() {
+    let stage = Stage::new();
+    stage.write("tree/a", &vec![b'a'; 1 << 20]);
+    let sweep = "lab sweep --layouts --source tree --quick --dir x --dir y";
+    let line = format!(
+        "{sweep} --algorithm LZ4 --emulate 50M --emulate-source 100M,0.5ms --html pages/s.html --markdown pages/s.md"
+    );
+    let caption = "emulated at 50 MB/s, the source at 100 MB/s and 0.5 ms";
+    let report = reported(&stage, &line, &format!("Best of each layout ({caption})"));
+    let told = report["summary"].as_str().unwrap();
+    assert!(
+        told.contains(&format!("The devices are not real: {caption}."))
+            && told.contains("Best with LZ4: "),
+        "{told}"
+    );
+    for dir in ["x", "y"] {
+        assert!(stage.names(dir).is_empty(), "stripes are removed");
+    }
+    let line = format!("{sweep} --html pages/s.html --markdown pages/s.md");
+    let report = reported(
+        &stage,
+        &line,
+        "Best of each layout (2 directories of one drive)",
+    );
+    assert!(!report.to_string().contains("emulated"), "{report}");
+    for (line, option) in [
+        (
+            "lab sweep --dir x --source tree --quick --emulate 50M",
+            "--emulate",
+        ),
+        ("lab sweep --layouts --source tree --quick", "--dir"),
+        (
+            "lab sweep --layouts --buffers --dir x --source tree --quick",
+            "--buffers",
+        ),
+        (
+            "lab sweep --layouts --dir x --source tree --emulate-source 50M",
+            "--emulate",
+        ),
+        (
+            "lab sweep --layouts --dir x --source tree --emulate 50K",
+            "1M",
+        ),
+    ] {
+        stage.line(line).exits(2).says(option);
+    }
 }
 
 /// A model file of a device that reads and writes 4 KiB in about `read_us`.

@@ -40,6 +40,7 @@ fn made(options: &FigureOptions) -> Result<FiguresMade, Failure> {
         quick: options.quick,
         program: own_program()?,
         phase: phase(options.phase, options.quick),
+        emulated: options.devices.rates(),
     })
 }
 
@@ -51,6 +52,12 @@ pub fn one(options: &FigureOfPaper, context: &Context) -> Result<Exit, Failure> 
         ));
     };
     let spec = made(&options.made)?;
+    if spec.emulated.is_some() && !figures::emulates(found.1.id) {
+        return Err(Failure::usage(
+            format!("{} is not made on emulated devices", found.1.id),
+            "leave out --emulate, which is for the figures of S3",
+        ));
+    }
     let run_context = context_with_accelerators(context);
     let step = |line: &str| context.output.remark(&format!("{line}\n"));
     let bench = Workbench::new(&run_context, &spec, &step);

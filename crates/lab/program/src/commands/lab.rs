@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use longshore_accel::nvcomp;
-use longshore_codec::Level;
+use longshore_codec::{Algorithm, Level};
 use longshore_io::{Via, child};
 use longshore_pipeline::SourceSpec;
 use longshore_policy::model::Profile;
@@ -24,7 +24,7 @@ use longshore_studies::offload::{OffloadSpec, offload};
 use longshore_studies::report::Report;
 use longshore_studies::sample::{self, SampleKind, SampleReport, SampleSpec, sample};
 use longshore_studies::stock;
-use longshore_studies::sweep::{self, BuffersSpec, StripesSpec};
+use longshore_studies::sweep::{self, BuffersSpec, LayoutsSpec, StripesSpec};
 use serde::Serialize;
 
 use longshore_terminal::failure::{Exit, Failure};
@@ -131,14 +131,38 @@ fn run_sweep(options: &Sweep, context: &Context) -> Result<Exit, Failure> {
     let (_, source) = source(&options.stocked, SampleKind::Stae, context)?;
     let run_context = context_with_accelerators(context);
     let step = |line: &str| context.output.remark(&format!("{line}\n"));
+    let algorithm = options.algorithm.unwrap_or(Algorithm::QatDeflate);
+    let wrong = |what: &str, hint: &str| Err(Failure::usage(what, hint));
+    if options.devices.emulate.is_some() && !options.layouts {
+        return wrong(
+            "--emulate is for the sweep of layouts",
+            "add --layouts, or leave --emulate out",
+        );
+    }
+    if options.algorithm.is_some() && !options.layouts && !options.buffers {
+        return wrong(
+            "the study of stripes has its own algorithms",
+            "leave --algorithm out, or add --buffers or --layouts",
+        );
+    }
     let report = if options.buffers {
         let mut spec = BuffersSpec::new(source);
-        spec.algorithm = options.algorithm;
+        spec.algorithm = algorithm;
+        spec.dir = Some(options.dir.first().unwrap_or(&options.stocked.work).clone());
         if quick {
-            (spec.counts, spec.rounds) = (vec![4, 16], 1);
+            (spec.counts, spec.rounds) = (vec![None, Some(4), Some(16)], 1);
             spec.bytes = vec![64 << 10, 1 << 20, 4 << 20];
         }
         sweep::buffers(&run_context, &spec, &step)
+    } else if options.layouts {
+        let mut spec = LayoutsSpec::new(source, options.dir.clone());
+        (spec.algorithm, spec.quick) = (algorithm, quick);
+        spec.emulated = options.devices.rates();
+        if quick {
+            (spec.counts, spec.rounds) = (vec![None, Some(2), Some(28)], 1);
+            spec.bytes = vec![1 << 20, 4 << 20];
+        }
+        sweep::layouts(&run_context, &spec, &step)
     } else {
         let pause = options.pause.map(|s| Duration::from_secs(s.into()));
         let spec = StripesSpec {

@@ -11,6 +11,8 @@ use std::path::PathBuf;
 use clap::Args;
 use longshore_terminal::values;
 
+use super::emulated::EmulateOptions;
+
 /// How figures are made.
 #[derive(Debug, Clone, Args)]
 pub struct FigureOptions {
@@ -24,7 +26,7 @@ pub struct FigureOptions {
     /// Directories for the stripes, in turn [default: --work].
     ///
     /// The published studies wrote to two and to four drives: give a directory on each. One directory plays all
-    /// volumes, and the figure says so. The stripes are removed.
+    /// volumes, and the figure says so; so it does of several directories of one drive. The stripes are removed.
     #[arg(long, value_name = "DIR")]
     pub dir: Vec<PathBuf>,
 
@@ -59,12 +61,16 @@ pub struct FigureOptions {
     /// For trying out the command and its outputs; the headline says that it was a trial.
     #[arg(long)]
     pub quick: bool,
+
+    #[command(flatten)]
+    pub devices: EmulateOptions,
 }
 
 const TEACH_FIGURE: &str = "\
 Examples:
   longshore lab figure S0.F5 --out figures
   longshore lab figure S1.R8 --dir /disk1 --dir /disk2 --size 64G
+  longshore lab figure S3.F4 --dir a --dir b --dir c --dir d --emulate 200M
   longshore lab figures --list
 
 Not for: your own data: `longshore lab compare --source` measures them.";

@@ -16,6 +16,7 @@ use longshore_studies::sample::{FILES_MAX, SampleKind};
 use longshore_terminal::values;
 
 use super::cache::ModelOptions;
+use super::emulated::EmulateOptions;
 use super::figures::{FigureOfPaper, FiguresOfPapers};
 use super::loads::{Load, Oltp};
 use super::written::OutputOptions;
@@ -167,46 +168,56 @@ Examples:
   longshore lab sweep --dir /disk1 --dir /disk2 --html sweep.html
   longshore lab sweep --dir /disk1 --dir /disk2 --rounds 3 --cool 50
   longshore lab sweep --buffers --source trades.db
+  longshore lab sweep --layouts --dir a --dir b --dir c --dir d --emulate 200M
 
 Not for: a busy machine: its other work would distort the numbers.";
 
-/// Repeats the published study: 37 backups over algorithms and stripes, or a grid of buffers.
+/// Repeats the published study: 37 backups over algorithms and stripes; or sweeps buffers or layouts.
 ///
 /// One backup to NUL, then NONE, MS_XPRESS and QAT_DEFLATE, each with 1, 2, 4, 6, 8, 10, 12, 14 and 16 stripes
 /// spread over the directories, MAXTRANSFERSIZE 4 MB. The source leaves the page cache before each, and the report says
 /// how much came from the disk. Without hardware, QAT_DEFLATE in hardware is reported as skipped. With --buffers: a grid
-/// of BUFFERCOUNT and MAXTRANSFERSIZE to NUL instead.
+/// of BUFFERCOUNT and MAXTRANSFERSIZE, to NUL and to a file. With --layouts: that grid over numbers of devices and volumes.
 #[derive(Debug, Args)]
 #[command(after_long_help = TEACH_SWEEP,
-    group = ArgGroup::new("what").required(true).args(["dir", "buffers"]))]
+    group = ArgGroup::new("what").required(true).multiple(true).args(["dir", "buffers", "layouts"]))]
 pub struct Sweep {
     /// Directories for the stripes, in turn. Repeatable.
     ///
     /// Stripe 1 goes into the first directory, stripe 2 into the next, and so on. Give one directory for each disk:
     /// two on the same disk measure that disk twice. The study removes its stripes. Without this option only the sweep
-    /// of --buffers is possible, which writes to NUL.
+    /// of --buffers is possible, which writes to NUL and to a file in --work; with it the file is in the first directory.
     #[arg(long, value_name = "DIR")]
     pub dir: Vec<PathBuf>,
 
-    /// Instead sweep BUFFERCOUNT and MAXTRANSFERSIZE, to NUL.
+    /// Instead sweep BUFFERCOUNT and MAXTRANSFERSIZE, to NUL and to a file.
     ///
-    /// Backups go to NUL because a disk would hide the effect of the buffers. Without it the study is that of
+    /// NUL shows the effect of the buffers alone, the file what a device leaves of it. Without it the study is that of
     /// stripes, which needs --dir.
     #[arg(long)]
     pub buffers: bool,
 
-    /// With --buffers: the algorithm.
+    /// Instead sweep devices and volumes, each with BUFFERCOUNT and MAXTRANSFERSIZE.
     ///
-    /// The default is QAT_DEFLATE, the one that backups use by default.
-    #[arg(long, value_name = "NAME", value_parser = values::algorithm, conflicts_with = "dir",
-        default_value = "QAT_DEFLATE")]
-    pub algorithm: Algorithm,
+    /// 1, 2, 4 and more devices on 1, 2, 4 and more of the directories. Directories of one drive are called that in every
+    /// caption; --emulate makes a device of each.
+    #[arg(long, requires = "dir", conflicts_with = "buffers")]
+    pub layouts: bool,
+
+    /// With --buffers or --layouts: the algorithm [default: QAT_DEFLATE].
+    ///
+    /// The default is the one that backups use by default. The study of stripes has all of its own.
+    #[arg(long, value_name = "NAME", value_parser = values::algorithm)]
+    pub algorithm: Option<Algorithm>,
+
+    #[command(flatten)]
+    pub devices: EmulateOptions,
 
     /// Seconds between two backups, for cooling down.
     ///
     /// A CPU that was just busy may run slower, and a disk may still write what it has cached. The default is 5, with
-    /// --quick 0. The sweep of --buffers does not pause: it alternates its backups and writes to no disk.
-    #[arg(long, value_name = "SECONDS", conflicts_with = "buffers",
+    /// --quick 0. The other two sweeps do not pause: their backups alternate.
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["buffers", "layouts"],
         value_parser = clap::value_parser!(u16))]
     pub pause: Option<u16>,
 
@@ -214,7 +225,7 @@ pub struct Sweep {
     ///
     /// By default nothing is waited for but --pause. It waits ten minutes at most, and the report says how long it waited
     /// and what stayed warmer. Without a temperature sensor, as in virtual machines, it is an error.
-    #[arg(long, value_name = "CELSIUS", conflicts_with = "buffers",
+    #[arg(long, value_name = "CELSIUS", conflicts_with_all = ["buffers", "layouts"],
         value_parser = clap::value_parser!(u8).range(20..=100))]
     pub cool: Option<u8>,
 
@@ -222,7 +233,7 @@ pub struct Sweep {
     ///
     /// The default is 1, as in the published study, so chance may decide, and the headline says so. With 3 the tables
     /// have ranges, too. The sweep of --buffers has 3 of its own.
-    #[arg(long, value_name = "N", conflicts_with = "buffers",
+    #[arg(long, value_name = "N", conflicts_with_all = ["buffers", "layouts"],
         value_parser = clap::value_parser!(u16).range(1..), default_value_t = 1)]
     pub rounds: u16,
 

@@ -8,6 +8,7 @@
 //! Leaves to others: the studies (`commands`), and options that every program has (`longshore-terminal`).
 
 mod cache;
+mod emulated;
 mod figures;
 mod lab;
 mod loads;

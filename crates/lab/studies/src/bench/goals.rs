@@ -13,7 +13,8 @@ use super::findings::Findings;
 use super::part::{Part, Price};
 use super::rounds::{ALGORITHMS, COMPRESSING, NUL_STRIPES, Round};
 use crate::report::{
-    At, Axis, Cell, Chart, Column, Positions, Report, ReportFormat, Section, Series, Table, counted,
+    At, Axis, Best, Cell, Chart, Column, Positions, Report, ReportFormat, Section, Series, Table,
+    counted,
 };
 use crate::spread::{RoundResults, median};
 use crate::sweep::Ratios;
@@ -269,7 +270,7 @@ fn nul(found: &Findings, goals: &mut Goals) -> Section {
             ],
             row_values: rows,
         }),
-        charts: vec![chart],
+        charts: vec![chart.sorted(Best::Most)],
     }
 }
 

@@ -235,6 +235,7 @@ fn headline(judged: &[Judged], measured: &OurValues) -> String {
             counted(measured.rounds, "round")
         ));
     }
+    told.extend(measured.cautions.iter().cloned());
     let fewest = judged.iter().filter(|j| j.is_compared()).map(|j| j.rounds);
     // A backup that did not count leaves a gap in its round.
     if let Some(rounds) = fewest

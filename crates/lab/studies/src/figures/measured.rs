@@ -15,6 +15,7 @@ use longshore_pipeline::pages;
 use crate::report::Section;
 use crate::spread::RoundResults;
 use crate::timing::Timing;
+use crate::volumes::TargetVolumes;
 
 /// Which of our quantities a row compares with. The names are keys of [`OurValues`]; a quantity of two is taken within each
 /// round.
@@ -59,6 +60,10 @@ pub struct OurValues {
     pub missing: Vec<String>,
     /// Further sentences for the headline.
     pub findings: Vec<String>,
+    /// Sentences that the headline has before the findings.
+    pub cautions: Vec<String>,
+    /// The volumes of backups to several, or to emulated ones.
+    pub volumes: Option<TargetVolumes>,
 }
 
 impl OurValues {

@@ -21,10 +21,11 @@ use anyhow::Result;
 
 use crate::platform;
 use crate::report::{Column, Report, Section, Table};
+use crate::volumes::{self, TargetVolumes};
 pub use index::{Made, index};
 pub use papers::PAPERS;
 pub use published::{Figure, Paper};
-pub use workbench::{FiguresMade, Workbench};
+pub use workbench::{FiguresMade, Workbench, emulates};
 
 /// All figures in their order, each with its paper.
 pub fn all() -> impl Iterator<Item = (&'static Paper, &'static Figure)> {
@@ -39,9 +40,37 @@ pub fn find(id: &str) -> Option<(&'static Paper, &'static Figure)> {
 
 /// Makes a figure.
 pub fn make(bench: &Workbench, (paper, figure): (&Paper, &Figure)) -> Result<Report> {
+    let devices = match emulates(figure.id) {
+        true => bench.with_devices()?,
+        false => None,
+    };
+    match devices {
+        Some((context, paced)) => made(&bench.over(context), (paper, figure), &|| paced.doubt()),
+        None => made(bench, (paper, figure), &|| None),
+    }
+}
+
+/// `doubt` answers after the backups.
+fn made(
+    bench: &Workbench,
+    (paper, figure): (&Paper, &Figure),
+    doubt: &dyn Fn() -> Option<String>,
+) -> Result<Report> {
     let machine = platform::record(bench.context, &bench.spec.dirs);
-    let measured = (figure.make)(bench)?;
+    let mut measured = (figure.make)(bench)?;
+    let volumes = measured.volumes.take();
+    let caption = volumes.as_ref().and_then(TargetVolumes::caption);
+    let told = volumes.as_ref().and_then(TargetVolumes::sentence);
+    measured.cautions.extend(told);
+    measured.cautions.extend(doubt());
+    if let Some(rates) = volumes.as_ref().and_then(|v| v.emulated) {
+        let told = format!("{rates}; each directory of --dir is one");
+        measured.conditions.push(("Devices".into(), told));
+    }
     let mut report = comparison::report(paper, figure, measured, machine);
+    if let Some(caption) = caption {
+        volumes::mark(&mut report, &caption);
+    }
     report
         .platform
         .insert(0, ("Publication".into(), paper.name.into()));

@@ -15,6 +15,7 @@ use longshore_pipeline::{BackupRequest, DeviceSpec, OffloadMode, Request, Source
 
 use super::measured::OurValues;
 use super::workbench::Workbench;
+use crate::limits;
 use crate::report::{
     At, Axis, Chart, Column, Positions, ReportFormat, Section, Series, Table, counted,
 };
@@ -128,6 +129,20 @@ impl Tried {
     pub fn median(&self, value: impl Fn(&Timing) -> f64) -> Option<f64> {
         median(self.taken.iter().map(value))
     }
+
+    /// The limit that held in its rounds.
+    pub fn limit(&self) -> Option<String> {
+        limits::of_rounds(self.taken.iter().map(|t| t.limit))
+    }
+}
+
+/// A sentence about the limit that held in each backup.
+pub fn which_limits(tried: &[Tried]) -> Option<String> {
+    let held = tried.iter().filter_map(|one| {
+        let limit = one.limit()?;
+        Some((one.trial.label.clone(), limit))
+    });
+    limits::sentence(&held.collect::<Vec<_>>())
 }
 
 /// The trial of QAT_DEFLATE in hardware, if there is any; its absence is told in `missing`.
@@ -170,7 +185,7 @@ pub fn alternate(bench: &Workbench, trials: Vec<Trial>) -> Result<Vec<Tried>> {
 }
 
 /// The figures of all backups, and where they were made.
-pub fn measured(bench: &Workbench, tried: &[Tried], missing: Vec<String>) -> OurValues {
+pub fn measured(bench: &Workbench, tried: &[Tried], missing: Vec<String>) -> Result<OurValues> {
     let mut measured = OurValues::of_rounds(bench.spec.rounds.max(1));
     measured.missing = missing;
     let mut short = Vec::new();
@@ -203,18 +218,24 @@ pub fn measured(bench: &Workbench, tried: &[Tried], missing: Vec<String>) -> Our
         let told = format!("{share:.0} % of the source, dropped from the page cache before each");
         put("Read from disk", told);
     }
-    if tried
-        .iter()
-        .any(|t| matches!(t.trial.layout, Layout::All(n) if n > 1))
-    {
-        let told = match bench.spec.dirs.len() {
+    let is_spread = |t: &Tried| matches!(t.trial.layout, Layout::All(n) if n > 1);
+    let is_spread = tried.iter().any(is_spread);
+    let volumes = bench.volumes()?;
+    if is_spread {
+        let told = match volumes.directories {
             1 => "1 directory plays all volumes: give more with --dir".to_owned(),
-            n => format!("{n} directories in turn"),
+            _ => format!("{} in turn", volumes.directories_told()),
         };
         put("Volumes", told);
     }
-    measured
+    if is_spread || volumes.emulated.is_some() {
+        measured.volumes = Some(volumes);
+    }
+    Ok(measured)
 }
+
+/// The reason for the order of rows and bars.
+const IN_ORDER: &str = "Rows and bars are in the published order, in which the backups were made.";
 
 /// Table and bars of trials, in the order in which they were made.
 pub fn section(heading: &str, prose: String, tried: &[Tried]) -> Section {
@@ -231,7 +252,7 @@ pub fn section(heading: &str, prose: String, tried: &[Tried]) -> Section {
             one.median(Timing::cpu_s_per_gb).into(),
             one.median(|t| t.stored_bytes as f64 / 1e6).into(),
             one.median(Timing::ratio).into(),
-            last.map(|t| t.limit.text()).into(),
+            one.limit().into(),
             last.and_then(Timing::compressed_by).into(),
         ]
     };
@@ -255,7 +276,7 @@ pub fn section(heading: &str, prose: String, tried: &[Tried]) -> Section {
     whole.max = Some(100.0);
     Section {
         heading: heading.into(),
-        prose: vec![prose],
+        prose: vec![prose, IN_ORDER.into()],
         table: Some(table),
         charts: vec![
             bars("Elapsed", Axis::new("Elapsed", "s"), tried, &|t| {

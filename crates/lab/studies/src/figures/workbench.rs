@@ -6,9 +6,11 @@
 //!
 //! Leaves to others: which figure needs what (`papers`).
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -16,9 +18,10 @@ use longshore_codec::Algorithm;
 use longshore_pipeline::{RunContext, SourceSpec};
 
 use super::measured::OurValues;
+use crate::paced::{EmulatedVolumes, PacedStorage};
 use crate::sample::SampleKind;
-use crate::scratch::Scratch;
 use crate::stock;
+use crate::volumes::TargetVolumes;
 
 /// The settings of all figures.
 #[derive(Debug, Clone)]
@@ -37,6 +40,13 @@ pub struct FiguresMade {
     pub program: PathBuf,
     /// Of a load, each phase.
     pub phase: Duration,
+    /// The devices of the figures that [`emulates`] names; `None`: the real ones.
+    pub emulated: Option<EmulatedVolumes>,
+}
+
+/// A figure can be made on emulated devices: those of the note about layouts.
+pub fn emulates(id: &str) -> bool {
+    id.starts_with("S3.")
 }
 
 /// The tools of every figure.
@@ -44,7 +54,10 @@ pub struct Workbench<'a> {
     pub context: &'a RunContext,
     pub spec: &'a FiguresMade,
     pub on_step: &'a dyn Fn(&str),
-    kept: RefCell<BTreeMap<&'static str, OurValues>>,
+    kept: Rc<RefCell<BTreeMap<&'static str, OurValues>>>,
+    /// The storage of `context` has these devices.
+    emulated: Option<EmulatedVolumes>,
+    devices: OnceCell<(RunContext, PacedStorage)>,
 }
 
 impl<'a> Workbench<'a> {
@@ -57,7 +70,43 @@ impl<'a> Workbench<'a> {
             context,
             spec,
             on_step,
-            kept: RefCell::default(),
+            kept: Rc::default(),
+            emulated: None,
+            devices: OnceCell::new(),
+        }
+    }
+
+    /// A context with the devices that the settings state, and its storage; `None`: they state none. The devices are the
+    /// same for all figures.
+    pub fn with_devices(&self) -> Result<Option<&(RunContext, PacedStorage)>> {
+        let Some(rates) = &self.spec.emulated else {
+            return Ok(None);
+        };
+        if let Some(made) = self.devices.get() {
+            return Ok(Some(made));
+        }
+        let SourceSpec::Sqlite(source) = self.sample(SampleKind::Stae)? else {
+            return Ok(None);
+        };
+        let (storage, clock) = (self.context.storage.clone(), &self.context.clock);
+        let dirs = &self.spec.dirs;
+        let paced = PacedStorage::new(storage, clock, rates, dirs, Some(&source))?;
+        let context = RunContext {
+            storage: Arc::new(paced.clone()),
+            ..self.context.clone()
+        };
+        Ok(Some(self.devices.get_or_init(|| (context, paced))))
+    }
+
+    /// The same tools over a context with emulated devices.
+    pub fn over<'b>(&'b self, context: &'b RunContext) -> Workbench<'b> {
+        Workbench {
+            context,
+            spec: self.spec,
+            on_step: self.on_step,
+            kept: self.kept.clone(),
+            emulated: self.spec.emulated,
+            devices: OnceCell::new(),
         }
     }
 
@@ -82,16 +131,9 @@ impl<'a> Workbench<'a> {
         Ok(SourceSpec::Sqlite(path))
     }
 
-    /// How many different directories there are for stripes.
-    pub fn volumes(&self) -> Result<usize> {
-        let (storage, dirs) = (&*self.context.storage, &self.spec.dirs);
-        // Directories that do not exist yet are made here, as they are for each backup.
-        let _made = Scratch::new(storage, dirs)?;
-        let places: BTreeSet<PathBuf> = dirs
-            .iter()
-            .map(|dir| storage.canonical(dir))
-            .collect::<Result<_, _>>()?;
-        Ok(places.len())
+    /// The volumes that the directories for stripes stand for.
+    pub fn volumes(&self) -> Result<TargetVolumes> {
+        TargetVolumes::of(&*self.context.storage, &self.spec.dirs, self.emulated)
     }
 
     /// Whether an accelerator can compress QAT_DEFLATE.

@@ -12,7 +12,7 @@ use super::spec::{LoadKind, OltpSpec};
 use super::transactions::{TransactionTimes, Transactions};
 
 use crate::report::{
-    At, Axis, Chart, Column, Positions, Report, ReportFormat, Section, Series, Table,
+    At, Axis, Best, Chart, Column, Positions, Report, ReportFormat, Section, Series, Table,
     counted as in_words,
 };
 use crate::spread::{RoundResults, median};
@@ -262,15 +262,18 @@ fn in_phases(spec: &OltpSpec, load: LoadKind, rows: &[PhaseRow]) -> Section {
                 "Transactions per second",
                 Axis::new("Transactions", "/s"),
                 &|c| Some(c.rate),
-            ),
+            )
+            .sorted(Best::Most),
             bars("Length of a backup", Axis::new("Elapsed", "s"), &|c| {
                 c.phase.backup_s()
-            }),
+            })
+            .sorted(Best::Least),
             bars(
                 "Transactions lost by a backup",
                 Axis::new("Lost", ""),
                 &|c| c.lost,
-            ),
+            )
+            .sorted(Best::Least),
         ],
     }
 }

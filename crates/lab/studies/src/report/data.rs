@@ -197,6 +197,53 @@ pub struct Chart {
     pub series: Vec<Series>,
 }
 
+/// Which values of bars are the best.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Best {
+    Least,
+    Most,
+}
+
+impl Chart {
+    /// The same with its bars in the order of the first series' values, where the places have no order of their own. The
+    /// axis says so. Values that were not measured come last.
+    pub fn sorted(mut self, best: Best) -> Chart {
+        let At::Names(names) = &self.x.at else {
+            return self;
+        };
+        let Some(first) = self.series.first() else {
+            return self;
+        };
+        let worth = |n: &usize| {
+            let value = first.values.get(*n).copied().flatten();
+            let value = value.filter(|v| v.is_finite()).unwrap_or(match best {
+                Best::Least => f64::INFINITY,
+                Best::Most => f64::NEG_INFINITY,
+            });
+            match best {
+                Best::Least => value,
+                Best::Most => -value,
+            }
+        };
+        let mut order: Vec<usize> = (0..names.len()).collect();
+        order.sort_by(|a, b| worth(a).total_cmp(&worth(b)));
+        let names = order
+            .iter()
+            .filter_map(|&n| names.get(n).cloned())
+            .collect();
+        for series in &mut self.series {
+            let own = order.iter().map(|&n| series.values.get(n).copied());
+            series.values = own.map(Option::flatten).collect();
+        }
+        self.x.at = At::Names(names);
+        self.x.label = match self.x.label.as_str() {
+            "" => "best first".to_owned(),
+            label => format!("{label}, best first"),
+        };
+        self
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReportFormat {
@@ -263,6 +310,12 @@ pub struct Series {
     pub axis: Side,
     /// For references and limits next to the measured series.
     pub dashed: bool,
+    /// Its line passes places at which it has no value, because other series have points there.
+    #[serde(default)]
+    pub joined: bool,
+    /// The series whose colour it has, of which it shows a part or another state.
+    #[serde(default)]
+    pub like: Option<String>,
     /// One for each position.
     pub values: Vec<Option<f64>>,
 }
@@ -280,7 +333,67 @@ impl Series {
             name: name.into(),
             axis: Side::Left,
             dashed: false,
+            joined: false,
+            like: None,
             values,
         }
+    }
+
+    /// The same, with a line that passes places at which it has no value.
+    pub fn joined(self) -> Series {
+        Series {
+            joined: true,
+            ..self
+        }
+    }
+
+    /// The same in the colour of another series of its chart.
+    pub fn like(self, name: &str) -> Series {
+        Series {
+            like: Some(name.into()),
+            ..self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sorted_bars_keep_their_names_and_what_was_not_measured_is_last() {
+        let chart = |best| {
+            let names = ["a", "b", "c", "d"].map(str::to_owned);
+            let bars = Chart {
+                title: "Time".into(),
+                form: ReportFormat::Bar,
+                x: Positions {
+                    label: "Algorithm".into(),
+                    unit: String::new(),
+                    at: At::Names(names.into()),
+                },
+                y: Axis::new("Elapsed", "s"),
+                y_right: None,
+                series: vec![
+                    Series::new("first", vec![Some(3.0), None, Some(1.0), Some(2.0)]),
+                    Series::new("second", vec![Some(30.0), Some(5.0), Some(10.0), None]),
+                ],
+            };
+            bars.sorted(best)
+        };
+        let least = chart(Best::Least);
+        assert_eq!(
+            least.x.at,
+            At::Names(["c", "d", "a", "b"].map(str::to_owned).into())
+        );
+        assert_eq!(least.x.label, "Algorithm, best first");
+        assert_eq!(
+            least.series[1].values,
+            [Some(10.0), None, Some(30.0), Some(5.0)]
+        );
+        assert_eq!(
+            chart(Best::Most).x.at,
+            At::Names(["a", "d", "c", "b"].map(str::to_owned).into())
+        );
     }
 }

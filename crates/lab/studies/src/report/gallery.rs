@@ -4,9 +4,12 @@
 //! - Pictures are SVG in the page: it loads nothing.
 //! - A picture shows the shape alone: bars and lines without numbers, which the report's own page has.
 //! - A value that was not measured is left out of a picture.
+//! - Colours and cut bars are those of the page.
 //!
 //! Leaves to others: the reports, and their own pages (`html.rs`).
 
+use super::colours::Coloured;
+use super::cut::Cut;
 use super::data::{At, Chart, ReportFormat, step};
 use super::html::{STYLE, escape};
 
@@ -108,14 +111,17 @@ fn picture(chart: &Chart) -> String {
         .map(|s| s.values.len())
         .max()
         .unwrap_or(0);
+    let cut = Cut::of(chart).map_or(f64::INFINITY, |cut| cut.at);
     let all = (0..count).flat_map(values).filter(|v| v.is_finite());
+    let all = all.map(|value| value.min(cut));
     let (low, high) = all.fold((0.0_f64, 0.0_f64), |(low, high), v| {
         (low.min(v), high.max(v))
     });
     if high - low <= 0.0 {
         return String::new();
     }
-    let y = |value: f64| HEIGHT - EDGE - (value - low) / (high - low) * (HEIGHT - 2.0 * EDGE);
+    let y =
+        |value: f64| HEIGHT - EDGE - (value.min(cut) - low) / (high - low) * (HEIGHT - 2.0 * EDGE);
     let shapes = match chart.form {
         ReportFormat::Bar => bars(chart, count, &y),
         ReportFormat::Line | ReportFormat::Scatter => lines(chart, count, &y),
@@ -154,7 +160,16 @@ fn map(chart: &Chart, count: usize) -> String {
     )
 }
 
+/// The style's class for a value.
+fn class(colours: &Coloured, series: usize, place: usize) -> String {
+    match colours.class(series, place) {
+        Some(family) => format!("f-{family}"),
+        None => format!("c{}", series % COLOURS),
+    }
+}
+
 fn bars(chart: &Chart, count: usize, y: &dyn Fn(f64) -> f64) -> String {
+    let colours = Coloured::of(chart);
     let slot = (WIDTH - 2.0 * EDGE) / count.max(1) as f64;
     let width = 0.8 * slot / chart.series.len().max(1) as f64;
     let mut out = String::new();
@@ -166,8 +181,8 @@ fn bars(chart: &Chart, count: usize, y: &dyn Fn(f64) -> f64) -> String {
             let x = EDGE + n as f64 * slot + 0.1 * slot + series as f64 * width;
             let (top, bottom) = (y(value).min(y(0.0)), y(value).max(y(0.0)));
             out.push_str(&format!(
-                "<rect class=\"c{}\" x=\"{x:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{:.1}\"/>",
-                series % COLOURS,
+                "<rect class=\"{}\" x=\"{x:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{:.1}\"/>",
+                class(&colours, series, n),
                 (bottom - top).max(0.5)
             ));
         }
@@ -186,6 +201,7 @@ fn lines(chart: &Chart, count: usize, y: &dyn Fn(f64) -> f64) -> String {
         true => EDGE + (place - first) / span * (WIDTH - 2.0 * EDGE),
         false => WIDTH / 2.0,
     };
+    let colours = Coloured::of(chart);
     let mut out = String::new();
     for (series, own) in chart.series.iter().enumerate() {
         let points: Vec<String> = places
@@ -196,7 +212,7 @@ fn lines(chart: &Chart, count: usize, y: &dyn Fn(f64) -> f64) -> String {
                 Some(format!("{:.1},{:.1}", x(*place), y(value)))
             })
             .collect();
-        let class = format!("c{}", series % COLOURS);
+        let class = class(&colours, series, 0);
         if points.len() > 1 && chart.form == ReportFormat::Line {
             out.push_str(&format!(
                 "<polyline class=\"{class}\" points=\"{}\"/>",

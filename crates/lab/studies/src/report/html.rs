@@ -12,7 +12,10 @@ use std::borrow::Cow;
 
 use anyhow::Result;
 
+use super::colours::Coloured;
+use super::cut::Cut;
 use super::data::{At, Cell, Chart, Report, ReportFormat, Section, Table, step};
+use super::numbers;
 use super::text::is_numeric;
 
 pub const STYLE: &str = include_str!("../../assets/report.css");
@@ -90,15 +93,11 @@ fn section(section: &Section, charts: &mut usize) -> String {
     if !section.charts.is_empty() {
         out.push_str("<div class=\"charts\">\n");
         for chart in &section.charts {
-            let title = escape(&chart.title);
             if chart.form == ReportFormat::Map {
                 out.push_str(&map(chart));
                 continue;
             }
-            out.push_str(&format!(
-                "<figure><figcaption>{title}</figcaption><div class=\"plot\">\
-                 <canvas id=\"chart-{charts}\" role=\"img\" aria-label=\"{title}\"></canvas></div></figure>\n"
-            ));
+            out.push_str(&drawing(chart, *charts));
             *charts += 1;
         }
         out.push_str("</div>\n");
@@ -106,8 +105,37 @@ fn section(section: &Section, charts: &mut usize) -> String {
     if let Some(table) = &section.table {
         out.push_str(&self::table(table));
     }
+    // Maps are tables already.
+    let untold = numbers::untold(section);
+    for (chart, numbers) in untold
+        .iter()
+        .filter(|(chart, _)| chart.form != ReportFormat::Map)
+    {
+        out.push_str(&format!(
+            "<details><summary>Numbers: {}</summary>\n{}</details>\n",
+            escape(&chart.title),
+            table(numbers)
+        ));
+    }
     out.push_str("</section>\n");
     out
+}
+
+/// The place of a chart that the script draws: it reads the colours and the cut from attributes.
+fn drawing(chart: &Chart, number: usize) -> String {
+    let title = escape(&chart.title);
+    let colours = Coloured::of(chart).attributes();
+    let (cut, told) = match Cut::of(chart) {
+        Some(cut) => (
+            format!(" data-cut=\"{}\"", cut.at),
+            format!("<p class=\"cut\">{}</p>", escape(&cut.told(&chart.y.unit))),
+        ),
+        None => (String::new(), String::new()),
+    };
+    format!(
+        "<figure><figcaption>{title}</figcaption><div class=\"plot\">\
+         <canvas id=\"chart-{number}\" role=\"img\" aria-label=\"{title}\"{colours}{cut}></canvas></div>{told}</figure>\n"
+    )
 }
 
 /// A map is a table with coloured cells, which needs no script.

@@ -1,6 +1,7 @@
-//! A report as Markdown with pipe tables (GitHub's), no charts.
+//! A report as Markdown with pipe tables (GitHub's). A chart is a table of its numbers, unless its section has them.
 
 use super::data::{Report, Table};
+use super::numbers;
 use super::text::is_numeric;
 
 pub fn render(report: &Report) -> String {
@@ -26,6 +27,11 @@ pub fn render(report: &Report) -> String {
         }
         if let Some(table) = &section.table {
             self::table(&mut out, table);
+            out.push('\n');
+        }
+        for (chart, numbers) in numbers::untold(section) {
+            out.push_str(&format!("### {}\n\n", escape(&chart.title)));
+            table(&mut out, &numbers);
             out.push('\n');
         }
     }

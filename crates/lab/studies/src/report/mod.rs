@@ -6,21 +6,26 @@
 //!
 //! Invariants
 //! - A study builds one report; all forms are made from it and cannot disagree.
+//! - The numbers of a chart stand in a table, too, in the page and in Markdown.
 //! - A value that was not measured is `None`, shown as a dash and left out of a line; it is never 0.
 //! - Reasons against quoting the figures stand before the headline.
 //!
-//! Leaves to others: measuring (the studies), and each form (`html.rs`, `markdown.rs`, `text.rs`, and
-//! `gallery.rs` for several).
+//! Leaves to others: measuring (the studies), each form (`html.rs`, `markdown.rs`, `text.rs`, and
+//! `gallery.rs` for several), and what all drawings share (`colours.rs`, `cut.rs`, `numbers.rs`).
 
+mod colours;
+mod cut;
 mod data;
 mod gallery;
 mod html;
 mod markdown;
+mod numbers;
 mod text;
 
 pub(crate) use data::counted;
 pub use data::{
-    At, Axis, Cell, Chart, Column, Positions, Report, ReportFormat, Section, Series, Side, Table,
+    At, Axis, Best, Cell, Chart, Column, Positions, Report, ReportFormat, Section, Series, Side,
+    Table,
 };
 pub(crate) use gallery::{Thumbnail, gallery};
 
@@ -30,7 +35,7 @@ impl Report {
         text::render(self)
     }
 
-    /// The report for a repository: everything but the charts.
+    /// The report for a repository: everything, with the charts as tables of their numbers.
     pub fn to_markdown(&self) -> String {
         markdown::render(self)
     }

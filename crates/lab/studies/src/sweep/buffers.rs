@@ -1,19 +1,23 @@
-//! BUFFERCOUNT × MAXTRANSFERSIZE to NUL: the throughput of each pair, as a table and a chart.
+//! BUFFERCOUNT × MAXTRANSFERSIZE, to NUL and to a file: the throughput of each pair, as a table and curves.
 //!
 //! Invariants
 //! - Each round makes one backup of every pair, so a disturbance affects all of them.
-//! - Backups go to NUL: nothing is written to a disk.
+//! - BUFFERCOUNT is on the horizontal axis, with the default as a point at the number that the plan chose.
+//! - Each file is removed before the next backup.
 //!
-//! Leaves to others: the other sweep (`stripes.rs`), and timing one backup (`timing.rs`).
+//! Leaves to others: the other sweeps (`stripes.rs`, `layouts.rs`), and timing one backup (`timing.rs`).
+
+use std::path::PathBuf;
 
 use anyhow::Result;
 use longshore_codec::Algorithm;
 use longshore_pipeline::{BackupRequest, DeviceSpec, Request, RunContext, SourceSpec};
 
+use crate::curves::{CurvePlace, over_buffers, size_told};
+use crate::limits;
 use crate::platform;
-use crate::report::{
-    At, Axis, Chart, Column, Positions, Report, ReportFormat, Section, Series, Table, counted,
-};
+use crate::report::{Axis, Chart, Column, Report, Section, Table, counted};
+use crate::scratch::Scratch;
 use crate::spread::{RoundResults, median};
 use crate::timing::{Timing, take};
 
@@ -22,29 +26,38 @@ use crate::timing::{Timing, take};
 pub struct BuffersSpec {
     pub source: SourceSpec,
     pub algorithm: Algorithm,
-    /// BUFFERCOUNT, ascending.
-    pub counts: Vec<usize>,
+    /// BUFFERCOUNT; `None` is the default.
+    pub counts: Vec<Option<usize>>,
     /// MAXTRANSFERSIZE, ascending.
     pub bytes: Vec<usize>,
     /// Backups of each kind, alternating; at least 1.
     pub rounds: usize,
+    /// Takes the file of the backups that do not go to NUL; `None`: all go to NUL.
+    pub dir: Option<PathBuf>,
 }
 
 impl BuffersSpec {
     /// The grid: powers of two around the defaults.
     pub fn new(source: SourceSpec) -> BuffersSpec {
+        let counts = [1, 2, 4, 8, 16, 32, 64].map(Some);
         BuffersSpec {
             source,
             algorithm: Algorithm::QatDeflate,
-            counts: vec![1, 2, 4, 8, 16, 32, 64],
-            bytes: (16..=22).map(|power| 1 << power).collect(),
+            counts: std::iter::once(None).chain(counts).collect(),
+            bytes: vec![64 << 10, 256 << 10, 1 << 20, 4 << 20],
             rounds: 3,
+            dir: None,
         }
     }
 }
 
+const NUL: &str = "NUL";
+const FILE: &str = "one file";
+
 struct Cellful {
-    count: usize,
+    target: &'static str,
+    /// `None`: the default.
+    asked: Option<usize>,
     bytes: usize,
     taken: Vec<Timing>,
 }
@@ -53,41 +66,121 @@ impl Cellful {
     fn rate(&self) -> Option<RoundResults> {
         RoundResults::of(self.taken.iter().map(Timing::mb_per_s))
     }
+
+    fn buffers(&self) -> usize {
+        self.taken.first().map_or(0, |t| t.buffers.0)
+    }
+
+    fn limit(&self) -> Option<String> {
+        limits::of_rounds(self.taken.iter().map(|t| t.limit))
+    }
 }
 
 /// Makes all backups. Calls `on_step` with one line for each round.
 pub fn buffers(context: &RunContext, spec: &BuffersSpec, on_step: &dyn Fn(&str)) -> Result<Report> {
-    let platform = platform::record(context, &[]);
-    let grid = spec.counts.iter();
-    let grid = grid.flat_map(|&count| spec.bytes.iter().map(move |&bytes| (count, bytes)));
-    let mut cells: Vec<Cellful> = grid
-        .map(|(count, bytes)| Cellful {
-            count,
-            bytes,
-            taken: Vec::new(),
-        })
-        .collect();
+    let dirs: Vec<PathBuf> = spec.dir.iter().cloned().collect();
+    let platform = platform::record(context, &dirs);
+    let scratch = match dirs.as_slice() {
+        [] => None,
+        dirs => Some(Scratch::new(&*context.storage, dirs)?),
+    };
+    let targets = [Some(NUL), scratch.as_ref().map(|_| FILE)];
+    let mut cells = Vec::new();
+    for target in targets.into_iter().flatten() {
+        for &bytes in &spec.bytes {
+            cells.extend(spec.counts.iter().map(|&asked| Cellful {
+                target,
+                asked,
+                bytes,
+                taken: Vec::new(),
+            }));
+        }
+    }
     let mut plain_bytes = 0;
     for round in 1..=spec.rounds.max(1) {
         for cell in &mut cells {
-            let mut request = BackupRequest::new(spec.source.clone(), vec![DeviceSpec::Nul]);
+            let file = scratch.as_ref().filter(|_| cell.target == FILE);
+            let devices = match file {
+                Some(scratch) => {
+                    scratch.settle()?;
+                    scratch.stripes(1)
+                }
+                None => vec![DeviceSpec::Nul],
+            };
+            let mut request = BackupRequest::new(spec.source.clone(), devices);
             request.algorithm = spec.algorithm;
-            request.tuning.buffer_count = Some(cell.count);
+            request.tuning.buffer_count = cell.asked;
             request.tuning.buffer_bytes = Some(cell.bytes);
             let taken = take(context, &Request::Backup(request))?;
             plain_bytes = taken.plain_bytes;
             cell.taken.push(taken);
+            if let Some(scratch) = file {
+                scratch.clear()?;
+            }
         }
         on_step(&format!("round {round} of {}", spec.rounds));
     }
     Ok(report(spec, platform, plain_bytes, &cells))
 }
 
-fn kib(bytes: usize) -> String {
-    match bytes >> 10 {
-        kib if kib >= 1024 && kib.is_multiple_of(1024) => format!("{} MiB", kib >> 10),
-        kib => format!("{kib} KiB"),
+/// The fastest backup to each target.
+fn summary(spec: &BuffersSpec, cells: &[Cellful]) -> String {
+    let best = |target: &str| {
+        let own = cells.iter().filter(|c| c.target == target);
+        let rated = own.filter_map(|c| Some((c, c.rate()?.median)));
+        let (c, rate) = rated.max_by(|a, b| a.1.total_cmp(&b.1))?;
+        Some(format!(
+            "The fastest backup to {target} with {}: {rate:.0} MB/s with BUFFERCOUNT {}{} and MAXTRANSFERSIZE {}; the limit \
+             there: {}.",
+            spec.algorithm,
+            c.buffers(),
+            if c.asked.is_none() { " (default)" } else { "" },
+            size_told(c.bytes),
+            c.limit()?
+        ))
+    };
+    let found: Vec<String> = [NUL, FILE].into_iter().filter_map(best).collect();
+    found.join(" ")
+}
+
+/// The limits that held along each curve.
+fn verdict(spec: &BuffersSpec, cells: &[Cellful]) -> String {
+    let mut told = Vec::new();
+    for target in [NUL, FILE] {
+        for &bytes in &spec.bytes {
+            let own = cells
+                .iter()
+                .filter(|c| c.target == target && c.bytes == bytes);
+            let held = own.filter_map(|c| Some((c.buffers(), c.limit()?)));
+            let held: Vec<(usize, String)> = held.collect();
+            if !held.is_empty() {
+                told.push((format!("to {target} with {}", size_told(bytes)), held));
+            }
+        }
     }
+    limits::over_curves(&told)
+}
+
+fn curves(
+    cells: &[Cellful],
+    title: &str,
+    y: &Axis,
+    value: &dyn Fn(&Cellful) -> Option<f64>,
+) -> Vec<Chart> {
+    let chart = |target: &str| {
+        let own = cells.iter().filter(|c| c.target == target);
+        let places: Vec<CurvePlace> = own
+            .map(|c| CurvePlace {
+                curve: size_told(c.bytes),
+                buffers: c.buffers(),
+                is_default: c.asked.is_none(),
+                value: value(c),
+            })
+            .collect();
+        let title = format!("{title} to {target}");
+        (!places.is_empty()).then(|| over_buffers(&title, y.clone(), &places))
+    };
+    [NUL, FILE].into_iter().filter_map(chart).collect()
 }
 
 fn report(
@@ -101,79 +194,65 @@ fn report(
         "Size".into(),
         format!("{:.1} MB (10^6)", plain_bytes as f64 / 1e6),
     ));
-    let best = cells
-        .iter()
-        .filter_map(|c| Some((c, c.rate()?.median)))
-        .max_by(|a, b| a.1.total_cmp(&b.1));
-    let summary = best.map_or_else(String::new, |(c, rate)| {
-        format!(
-            "The fastest backup to NUL with {}: {rate:.0} MB/s with BUFFERCOUNT {} and MAXTRANSFERSIZE {}.",
-            spec.algorithm,
-            c.count,
-            kib(c.bytes)
-        )
-    });
+    let cpu_time = |c: &Cellful| median(c.taken.iter().map(Timing::cpu_s_per_gb));
+    let rate = |c: &Cellful| c.rate().map(|r| r.median);
     let row = |c: &Cellful| {
         vec![
-            (c.count as f64).into(),
-            kib(c.bytes).into(),
-            c.rate().map(|r| r.median).into(),
+            c.target.into(),
+            size_told(c.bytes).into(),
+            (c.buffers() as f64).into(),
+            if c.asked.is_none() {
+                "default"
+            } else {
+                "asked"
+            }
+            .into(),
+            rate(c).into(),
             c.rate().map(|r| r.range(0)).into(),
-            median(c.taken.iter().map(Timing::cpu_s_per_gb)).into(),
+            cpu_time(c).into(),
             median(c.taken.iter().filter_map(|t| t.system_cpu_percent)).into(),
+            c.limit().into(),
         ]
     };
     let table = Table {
         columns: vec![
-            Column::number("BUFFERCOUNT", "", 0),
+            Column::text("Target"),
             Column::text("MAXTRANSFERSIZE"),
+            Column::number("BUFFERCOUNT", "", 0),
+            Column::text("Count"),
             Column::number("Throughput", "MB/s", 0),
             Column::text("min–max"),
             Column::number("CPU time", "s/GB", 3),
             Column::number("CPU", "% of system", 1),
+            Column::text("Limited by"),
         ],
         row_values: cells.iter().map(row).collect(),
     };
-    let chart = |title: &str, y: Axis, value: &dyn Fn(&Cellful) -> Option<f64>| {
-        let line = |&count: &usize| {
-            let of_count = cells.iter().filter(|c| c.count == count);
-            Series::new(&format!("{count} buffers"), of_count.map(value).collect())
-        };
-        Chart {
-            title: title.into(),
-            form: ReportFormat::Line,
-            x: Positions {
-                label: "MAXTRANSFERSIZE".into(),
-                unit: String::new(),
-                at: At::Names(spec.bytes.iter().map(|&b| kib(b)).collect()),
-            },
-            y,
-            y_right: None,
-            series: spec.counts.iter().map(line).collect(),
-        }
-    };
+    let mut charts = curves(cells, "Throughput", &Axis::new("Throughput", "MB/s"), &rate);
+    charts.extend(curves(
+        cells,
+        "CPU time",
+        &Axis::new("CPU time", "s/GB"),
+        &cpu_time,
+    ));
     let section = Section {
         heading: "Buffers".into(),
-        prose: vec![format!(
-            "Backups to NUL with {}; medians of {}. BUFFERCOUNT bounds memory: each buffer is \
-             MAXTRANSFERSIZE for input and as much again for output. With fewer buffers than workers, fewer \
-             workers run. MB/s is SQL Server's figure: 2^20 bytes of the database per second.",
-            spec.algorithm,
-            counted(spec.rounds, "round")
-        )],
-        table: Some(table),
-        charts: vec![
-            chart("Throughput to NUL", Axis::new("Throughput", "MB/s"), &|c| {
-                c.rate().map(|r| r.median)
-            }),
-            chart("CPU time", Axis::new("CPU time", "s/GB"), &|c| {
-                median(c.taken.iter().map(Timing::cpu_s_per_gb))
-            }),
+        prose: vec![
+            format!(
+                "Backups with {}; medians of {}. BUFFERCOUNT bounds memory: each buffer is MAXTRANSFERSIZE for input and as much \
+                 again for output. With fewer buffers than workers, fewer workers run. The larger points are the defaults, at \
+                 the number that the plan chose. MB/s is SQL Server's figure: 2^20 bytes of the database per second.",
+                spec.algorithm,
+                counted(spec.rounds, "round")
+            ),
+            verdict(spec, cells),
         ],
+        table: Some(table),
+        charts,
     };
     Report {
         title: "Buffers".into(),
-        summary,
+        summary: summary(spec, cells),
         platform,
         sections: vec![section],
     }

@@ -318,7 +318,7 @@ fn kinds(bench: &Workbench, stripes: usize) -> Result<OurValues> {
         .into_iter()
         .map(|t| t.tuned(None, Some(BUFFER_BYTES)));
     let tried = alternate(bench, trials.collect())?;
-    let mut measured = measured(bench, &tried, missing);
+    let mut measured = measured(bench, &tried, missing)?;
     let mut put = |name: &str, key: &str| {
         let hottest = tried
             .iter()

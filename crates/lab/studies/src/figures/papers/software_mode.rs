@@ -138,7 +138,7 @@ fn both(bench: &Workbench) -> Result<OurValues> {
         trial("qat", "QAT_DEFLATE LOW", Algorithm::QatDeflate),
     ];
     let tried = alternate(bench, trials)?;
-    let mut measured = measured(bench, &tried, Vec::new());
+    let mut measured = measured(bench, &tried, Vec::new())?;
     let prose = "One file for each backup; MB/s is SQL Server's figure: 2^20 bytes of the database per second.";
     measured.sections = vec![section("Both backups", prose.into(), &tried)];
     let told = "The machine's CPU in each second of the last round: MS_XPRESS, then QAT_DEFLATE.";

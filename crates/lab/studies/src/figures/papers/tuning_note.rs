@@ -3,12 +3,11 @@
 //! Invariants
 //! - Compression is MS_XPRESS, as it was then.
 //! - Figures 4 to 7 show one study of six configurations, which runs once for all of them.
-//! - Four devices are on four volumes only in four directories; with fewer, that configuration is left out.
+//! - Four devices are on four volumes only on four drives, or on emulated ones. Four directories of one drive are called
+//!   so, and no statement about volumes is judged by them; with fewer directories that configuration is left out.
 //! - BUFFERCOUNT is on the horizontal axis, with the default as a point at the number that the plan chose.
 //!
 //! Leaves to others: making the backups (`trials.rs`), and lines over time (`samples.rs`).
-
-use std::collections::BTreeSet;
 
 use anyhow::Result;
 use longshore_codec::Algorithm;
@@ -20,9 +19,13 @@ use super::super::published::Stance::{Above, Between, Implied, NearOne, Open};
 use super::super::published::Stated::{About, Number};
 use super::super::published::Sureness::{Approximate, Exact, Prose};
 use super::super::published::{Figure, Paper, Published, SLIGHTLY};
-use super::super::trials::{Layout, Trial, Tried, alternate, bars, measured, section};
+use super::super::trials::{
+    Layout, Trial, Tried, alternate, bars, measured, section, which_limits,
+};
 use super::super::workbench::Workbench;
 use super::samples::over_time;
+use crate::curves::{CurvePlace, over_buffers, size_told};
+use crate::limits;
 use crate::report::{
     At, Axis, Chart, Column, Positions, ReportFormat, Section, Series, Table, counted,
 };
@@ -227,10 +230,10 @@ const F4: Figure = Figure {
     make: |bench| configurations(bench, 0),
 };
 
-const SIX: &str = "the sample stae with MS_XPRESS in six configurations in turns: 1 device, 4 on one volume, 4 on four (if --dir names four directories), and \
+const SIX: &str = "the sample stae with MS_XPRESS in six configurations in turns: 1 device, 4 on one volume, 4 on four (if --dir names four drives, or --emulate makes devices of four directories), and \
                    1 device with MAXTRANSFERSIZE 4 MiB, with BUFFERCOUNT 50, and with both.";
-const VOLUMES: &str = "four volumes, unless --dir names directories on four disks; with fewer than four directories nothing \
-                       stands for them.";
+const VOLUMES: &str = "four volumes, unless --dir names directories of four drives, or they are emulated. Four directories of one drive are \
+                       shown and not judged; with fewer directories nothing stands for them.";
 
 /// Of the configuration with the most.
 const FOUR: usize = 4;
@@ -344,10 +347,10 @@ fn trial(source: &SourceSpec, key: &str, label: &str, layout: Layout) -> Trial {
 fn benefit(bench: &Workbench) -> Result<OurValues> {
     bench.once("benefit", || {
         let source = bench.sample(SampleKind::Stae)?;
-        let none = Trial::new("none", "uncompressed", &source, Layout::One(1), Algorithm::None);
+        let none = Trial::new("none", "uncompressed (NONE)", &source, Layout::One(1), Algorithm::None);
         let compressed = trial(&source, "xpress", "compressed (MS_XPRESS)", Layout::One(1));
         let tried = alternate(bench, vec![none, compressed])?;
-        let mut measured = measured(bench, &tried, Vec::new());
+        let mut measured = measured(bench, &tried, Vec::new())?;
         let prose = "Two backups to one file. MB/s is SQL Server's figure: 2^20 bytes of the database per second.";
         let mut both = section("Space and time", prose.into(), &tried);
         let size = bars("Size", Axis::new("Size", "10^6 bytes"), &tried, &|t| {
@@ -370,63 +373,71 @@ fn counts(bench: &Workbench) -> Vec<Option<usize>> {
         .collect()
 }
 
-fn shown(bytes: usize) -> String {
-    match bytes >> 20 {
-        0 => format!("{} KiB", bytes >> 10),
-        mib => format!("{mib} MiB"),
-    }
-}
+/// MAXTRANSFERSIZE without an option.
+const DEFAULT_BYTES: usize = 1 << 20;
+/// The targets of the figure about BUFFERCOUNT.
+const TARGETS: [(&str, Layout); 2] = [("NUL", Layout::Nul), ("one file", Layout::One(1))];
 
 fn buffers(bench: &Workbench) -> Result<OurValues> {
     let source = bench.sample(SampleKind::Stae)?;
     let sizes: &[usize] = match bench.spec.quick {
-        true => &[1 << 20, 4 << 20],
-        false => &[512 << 10, 1 << 20, 4 << 20],
+        true => &[DEFAULT_BYTES, 4 << 20],
+        false => &[512 << 10, DEFAULT_BYTES, 4 << 20],
     };
     let mut trials = Vec::new();
-    for (name, layout) in [("NUL", Layout::Nul), ("one file", Layout::One(1))] {
+    for (name, layout) in TARGETS {
         for &bytes in sizes {
             for count in counts(bench) {
                 let asked = count.map_or("default".to_owned(), |n| n.to_string());
                 let key = format!("{name}/{bytes}/{asked}");
-                let label = format!("{name}, {}, {asked}", shown(bytes));
+                let label = format!("{name}, {}, {asked}", size_told(bytes));
                 trials.push(trial(&source, &key, &label, layout).tuned(count, Some(bytes)));
             }
         }
     }
     let tried = alternate(bench, trials)?;
-    let mut measured = measured(bench, &tried, Vec::new());
+    let mut measured = measured(bench, &tried, Vec::new())?;
     let most = counts(bench).last().copied().flatten().unwrap_or(1);
     for (ours, asked) in [
         ("default", "default".to_owned()),
         ("least", "1".into()),
         ("most", most.to_string()),
     ] {
-        measured.alias(&format!("NUL/{}/{asked}", 1 << 20), ours);
+        measured.alias(&format!("NUL/{DEFAULT_BYTES}/{asked}"), ours);
     }
     let mut charts = Vec::new();
-    for (name, layout) in [("NUL", Layout::Nul), ("one file", Layout::One(1))] {
-        let curves: Vec<Vec<&Tried>> = sizes
-            .iter()
-            .map(|&bytes| {
-                let own = |t: &&Tried| {
-                    t.trial.layout == layout && t.trial.tuning.buffer_bytes == Some(bytes)
-                };
-                tried.iter().filter(own).collect()
-            })
-            .collect();
-        charts.push(curve_chart(name, sizes, &curves));
-        if let Some(curve) = curves
-            .iter()
-            .zip(sizes)
-            .find(|(_, bytes)| **bytes == 1 << 20)
-        {
-            measured.findings.extend(which_limit(name, curve.0));
+    let mut told = Vec::new();
+    for (name, layout) in TARGETS {
+        let mut places = Vec::new();
+        for &bytes in sizes {
+            let own: Vec<&Tried> = tried
+                .iter()
+                .filter(|t| t.trial.layout == layout && t.trial.tuning.buffer_bytes == Some(bytes))
+                .collect();
+            places.extend(own.iter().map(|t| CurvePlace {
+                curve: size_told(bytes),
+                buffers: buffers_of(t),
+                is_default: t.trial.tuning.buffer_count.is_none(),
+                value: t.median(Timing::mb_per_s),
+            }));
+            let held = own.iter().filter_map(|t| Some((buffers_of(t), t.limit()?)));
+            let curve = format!("to {name} with {}", size_told(bytes));
+            told.push((curve, held.collect()));
+            if bytes == DEFAULT_BYTES {
+                measured.findings.extend(which_limit(name, &own));
+            }
         }
+        let title = format!("Throughput to {name}");
+        charts.push(over_buffers(
+            &title,
+            Axis::new("Throughput", "MB/s"),
+            &places,
+        ));
     }
-    let prose = "Target, MAXTRANSFERSIZE and BUFFERCOUNT of each backup; the last columns say which limit held there. MB/s is \
-                 SQL Server's figure: 2^20 bytes of the database per second.";
+    let prose = "Target, MAXTRANSFERSIZE and BUFFERCOUNT of each backup. MB/s is SQL Server's figure: 2^20 bytes of the \
+                 database per second.";
     let mut all = section("Buffers", prose.into(), &tried);
+    all.prose.push(limits::over_curves(&told));
     all.charts = charts;
     measured.sections = vec![all];
     Ok(measured)
@@ -437,66 +448,23 @@ fn buffers_of(tried: &Tried) -> usize {
     tried.taken.first().map_or(0, |t| t.buffers.0)
 }
 
-/// One line for each MAXTRANSFERSIZE, and the defaults as points.
-fn curve_chart(target: &str, sizes: &[usize], curves: &[Vec<&Tried>]) -> Chart {
-    let all = curves.iter().flatten();
-    let at: BTreeSet<usize> = all.map(|t| buffers_of(t)).collect();
-    let line = |curve: &Vec<&Tried>, is_default: bool| {
-        let own = |n: usize| {
-            let of = |t: &&&Tried| {
-                buffers_of(t) == n && t.trial.tuning.buffer_count.is_none() == is_default
-            };
-            curve
-                .iter()
-                .find(of)
-                .and_then(|t| t.median(Timing::mb_per_s))
-        };
-        at.iter().map(|&n| own(n)).collect::<Vec<_>>()
-    };
-    let mut series = Vec::new();
-    for (curve, &bytes) in curves.iter().zip(sizes) {
-        series.push(Series::new(&shown(bytes), line(curve, false)));
-    }
-    for (curve, &bytes) in curves.iter().zip(sizes) {
-        series.push(Series::new(
-            &format!("{}, default", shown(bytes)),
-            line(curve, true),
-        ));
-    }
-    Chart {
-        title: format!("Throughput to {target}"),
-        form: ReportFormat::Line,
-        x: Positions {
-            label: "BUFFERCOUNT".into(),
-            unit: String::new(),
-            at: At::Numbers(at.iter().map(|&n| n as f64).collect()),
-        },
-        y: Axis::new("Throughput", "MB/s"),
-        y_right: None,
-        series,
-    }
-}
-
-/// From which BUFFERCOUNT on more gives nothing, and which limit holds before and there.
+/// The BUFFERCOUNT from which on more gives nothing, and the limits on the way.
 fn which_limit(target: &str, curve: &[&Tried]) -> Option<String> {
     const ALMOST: f64 = 0.95;
-    let mut points: Vec<(usize, f64, &'static str)> = curve
+    let mut points: Vec<(usize, f64, String)> = curve
         .iter()
-        .filter_map(|t| {
-            Some((
-                buffers_of(t),
-                t.median(Timing::mb_per_s)?,
-                t.taken.last()?.limit.text(),
-            ))
-        })
+        .filter_map(|t| Some((buffers_of(t), t.median(Timing::mb_per_s)?, t.limit()?)))
         .collect();
     points.sort_by_key(|p| p.0);
     let best = points.iter().map(|p| p.1).fold(0.0, f64::max);
-    let first = points.first()?;
-    let reached = points.iter().find(|p| p.1 >= ALMOST * best)?;
+    let reached = points.iter().find(|p| p.1 >= ALMOST * best)?.0;
+    let held = points
+        .into_iter()
+        .map(|(buffers, _, limit)| (buffers, limit));
     Some(format!(
-        "To {target} with 1 MiB, BUFFERCOUNT {} reaches 95 % of the best {best:.0} MB/s; the limit there: {}; at {}: {}.",
-        reached.0, reached.2, first.0, first.2
+        "To {target} with 1 MiB, BUFFERCOUNT {reached} reaches 95 % of the best {best:.0} MB/s; which limit held at which \
+         BUFFERCOUNT: {}.",
+        limits::along(held.collect())
     ))
 }
 
@@ -508,7 +476,7 @@ fn reading(bench: &Workbench) -> Result<OurValues> {
         trial(&source, &asked, &label, Layout::Nul).tuned(count, None)
     });
     let tried = alternate(bench, trials.collect())?;
-    let mut measured = measured(bench, &tried, Vec::new());
+    let mut measured = measured(bench, &tried, Vec::new())?;
     let most = counts(bench).last().copied().flatten().unwrap_or(1);
     measured.alias("1", "least");
     measured.alias(&most.to_string(), "most");
@@ -560,16 +528,19 @@ fn configurations(bench: &Workbench, shown: usize) -> Result<OurValues> {
         ];
         let mut missing = Vec::new();
         let volumes = bench.volumes()?;
-        if volumes < FOUR {
-            trials.retain(|t| t.layout != Layout::All(FOUR));
-            let given = match volumes {
-                1 => "1 directory".to_owned(),
-                n => format!("{n} directories"),
-            };
-            missing.push(format!("4 devices on four volumes ({given} for stripes; name four with --dir)"));
+        if volumes.count() < FOUR {
+            let told = volumes.directories_told();
+            missing.push(format!("4 devices on four volumes ({told} for stripes; name four with --dir, or --emulate them)"));
+            // Several directories of one drive are no volumes, and no statement about these is judged by them.
+            let is_played = volumes.directories >= FOUR;
+            trials.retain(|t| is_played || t.layout != Layout::All(FOUR));
+            for played in trials.iter_mut().filter(|t| t.layout == Layout::All(FOUR)) {
+                (played.key, played.label) = ("4x4/played".into(), format!("4 devices, {told}"));
+            }
         }
         let tried = alternate(bench, trials)?;
-        let mut measured = measured(bench, &tried, missing);
+        let mut measured = measured(bench, &tried, missing)?;
+        measured.findings.extend(which_limits(&tried));
         let prose = "The configurations in turns. MB/s is SQL Server's figure: 2^20 bytes of the database per second.";
         measured.sections = vec![
             section("Configurations", prose.into(), &tried),

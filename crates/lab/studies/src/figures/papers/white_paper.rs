@@ -520,7 +520,7 @@ fn idle(bench: &Workbench) -> Result<OurValues> {
             trials.extend(in_hardware(bench, hard, &mut missing));
         }
         let tried = alternate(bench, trials)?;
-        let mut measured = measured(bench, &tried, missing);
+        let mut measured = measured(bench, &tried, missing)?;
         let prose = "Every backup of the study. MB/s is SQL Server's figure: 2^20 bytes of the database per second; CPU is the \
                      whole machine's, CPU time this program's.";
         let mut all = section("Backups of an idle database", prose.into(), &tried);

@@ -1,0 +1,347 @@
+//! A file system in which some directories, and a source, are on emulated devices.
+//!
+//! Invariants
+//! - Each directory that was named is a device of its own; directories below it are on it, too. A directory that is
+//!   named twice is one device.
+//! - A file on a device has nothing in a page cache: a device has none.
+//! - Names, attributes and locks are the real file system's, at its speed.
+//!
+//! Leaves to others: how fast a device is (`pace.rs`).
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longshore_io::{
+    Attributes, Clock, Dir, DirAttributes, DirChange, DirRead, DirSync, File, FileLock, FileRead,
+    FileWrite, OpenHow, Stat, Storage, Via, Xattr, Xattrs,
+};
+
+use super::pace::{DevicePace, DeviceRate};
+
+/// A larger share of requests that the real storage answered later than the device says that there was no such device.
+const LATE_PERCENT: f64 = 5.0;
+
+/// The stated speeds of a study's devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EmulatedVolumes {
+    /// Of each directory for stripes.
+    pub target: DeviceRate,
+    /// Of the source; `None`: as fast as it is.
+    pub source: Option<DeviceRate>,
+}
+
+impl fmt::Display for EmulatedVolumes {
+    /// `emulated at 200 MB/s`, with the source's rate if it has one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "emulated at {}", self.target)?;
+        match self.source {
+            Some(source) => write!(f, ", the source at {source}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The real storage with devices below some of its paths.
+#[derive(Debug, Clone)]
+pub struct PacedStorage {
+    inner: Arc<dyn Storage>,
+    devices: Arc<Vec<(PathBuf, Arc<DevicePace>)>>,
+}
+
+impl PacedStorage {
+    /// Makes a device of each of `dirs`, which are created if missing, and of `source`, a file or a directory, if it has
+    /// a rate.
+    pub fn new(
+        inner: Arc<dyn Storage>,
+        clock: &Arc<dyn Clock>,
+        rates: &EmulatedVolumes,
+        dirs: &[PathBuf],
+        source: Option<&Path>,
+    ) -> io::Result<PacedStorage> {
+        let mut devices: Vec<(PathBuf, Arc<DevicePace>)> = Vec::new();
+        let mut put = |path: PathBuf, rate: DeviceRate| {
+            if !devices.iter().any(|(known, _)| *known == path) {
+                devices.push((path, Arc::new(DevicePace::new(clock.clone(), rate))));
+            }
+        };
+        for dir in dirs {
+            inner.create_dir_all(dir)?;
+            put(inner.canonical(dir)?, rates.target);
+        }
+        if let (Some(rate), Some(source)) = (rates.source, source) {
+            put(inner.canonical(source)?, rate);
+        }
+        Ok(PacedStorage {
+            inner,
+            devices: Arc::new(devices),
+        })
+    }
+
+    /// The devices in the order in which they were named, the source last.
+    pub fn devices(&self) -> impl Iterator<Item = &DevicePace> {
+        self.devices.iter().map(|(_, device)| &**device)
+    }
+
+    /// A sentence for a headline, if the real storage was often slower than the devices are; `None`: it was not.
+    pub fn doubt(&self) -> Option<String> {
+        let accounts = self.devices().map(DevicePace::account);
+        let (late, all) = accounts.fold((0, 0), |(late, all), account| {
+            (late + account.late, all + account.requests)
+        });
+        let percent = 100.0 * late as f64 / all.max(1) as f64;
+        (percent > LATE_PERCENT).then(|| {
+            format!(
+                "The real storage was slower than the emulated devices in {percent:.0} % of their requests, so they were not \
+                 as fast as stated."
+            )
+        })
+    }
+
+    /// The device that holds a path without symbolic links: that of the longest named part.
+    fn device_of(&self, path: &Path) -> Option<Arc<DevicePace>> {
+        let holding = self.devices.iter().filter(|(of, _)| path.starts_with(of));
+        let nearest = holding.max_by_key(|(of, _)| of.components().count());
+        nearest.map(|(_, device)| device.clone())
+    }
+
+    fn dir_at(&self, path: PathBuf, dir: Arc<dyn Dir>) -> Arc<dyn Dir> {
+        Arc::new(PacedDir {
+            storage: self.clone(),
+            path,
+            dir,
+        })
+    }
+
+    fn file_at(&self, path: &Path, file: Arc<dyn File>) -> Arc<dyn File> {
+        match self.device_of(path) {
+            Some(device) => Arc::new(PacedFile { file, device }),
+            None => file,
+        }
+    }
+}
+
+impl Storage for PacedStorage {
+    fn dir(&self, path: &Path) -> io::Result<Arc<dyn Dir>> {
+        let dir = self.inner.dir(path)?;
+        Ok(self.dir_at(self.inner.canonical(path)?, dir))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<Arc<dyn Dir>> {
+        let dir = self.inner.create_dir_all(path)?;
+        Ok(self.dir_at(self.inner.canonical(path)?, dir))
+    }
+
+    fn disk(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        let file = self.inner.disk(path)?;
+        Ok(self.file_at(&self.inner.canonical(path)?, file))
+    }
+
+    fn stat(&self, path: &Path) -> io::Result<Stat> {
+        self.inner.stat(path)
+    }
+
+    fn birth_ns(&self, path: &Path) -> io::Result<Option<i64>> {
+        self.inner.birth_ns(path)
+    }
+
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        self.inner.canonical(path)
+    }
+}
+
+#[derive(Debug)]
+struct PacedDir {
+    storage: PacedStorage,
+    /// Without symbolic links.
+    path: PathBuf,
+    dir: Arc<dyn Dir>,
+}
+
+impl DirRead for PacedDir {
+    fn open(&self, name: &Path, how: OpenHow) -> io::Result<Arc<dyn File>> {
+        let file = self.dir.open(name, how)?;
+        Ok(self.storage.file_at(&self.path.join(name), file))
+    }
+
+    fn dir(&self, name: &Path) -> io::Result<Arc<dyn Dir>> {
+        let dir = self.dir.dir(name)?;
+        Ok(self.storage.dir_at(self.path.join(name), dir))
+    }
+
+    fn stat(&self, name: &Path) -> io::Result<Stat> {
+        self.dir.stat(name)
+    }
+
+    fn list(&self) -> io::Result<Box<dyn Iterator<Item = io::Result<OsString>> + Send>> {
+        self.dir.list()
+    }
+
+    fn read_link(&self, name: &Path) -> io::Result<PathBuf> {
+        self.dir.read_link(name)
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        self.dir.free_bytes()
+    }
+
+    fn keeps_locks(&self, name: &Path) -> io::Result<bool> {
+        self.dir.keeps_locks(name)
+    }
+}
+
+impl DirChange for PacedDir {
+    fn create_dir(&self, name: &Path) -> io::Result<()> {
+        self.dir.create_dir(name)
+    }
+
+    fn create_shared_dir(&self, name: &Path) -> io::Result<()> {
+        self.dir.create_shared_dir(name)
+    }
+
+    fn symlink(&self, target: &Path, name: &Path) -> io::Result<()> {
+        self.dir.symlink(target, name)
+    }
+
+    fn hard_link(&self, existing: &Path, name: &Path) -> io::Result<()> {
+        self.dir.hard_link(existing, name)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.dir.rename(from, to)
+    }
+
+    fn remove_file(&self, name: &Path) -> io::Result<()> {
+        self.dir.remove_file(name)
+    }
+
+    fn remove_dir(&self, name: &Path) -> io::Result<()> {
+        self.dir.remove_dir(name)
+    }
+}
+
+impl DirAttributes for PacedDir {
+    fn set_attributes(&self, name: &Path, attributes: &Attributes) -> io::Result<()> {
+        self.dir.set_attributes(name, attributes)
+    }
+
+    fn xattrs(&self, name: &Path) -> io::Result<Xattrs> {
+        self.dir.xattrs(name)
+    }
+
+    fn set_xattr(&self, name: &Path, xattr: &Xattr) -> io::Result<()> {
+        self.dir.set_xattr(name, xattr)
+    }
+
+    fn remove_xattr(&self, name: &Path, xattr: &[u8]) -> io::Result<()> {
+        self.dir.remove_xattr(name, xattr)
+    }
+}
+
+impl DirSync for PacedDir {
+    fn sync(&self, name: &Path) -> io::Result<()> {
+        self.dir.sync(name)
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        let synced = self.dir.sync_all();
+        if let Some(device) = self.storage.device_of(&self.path) {
+            device.drain();
+        }
+        synced
+    }
+}
+
+/// A file on a device.
+#[derive(Debug)]
+struct PacedFile {
+    file: Arc<dyn File>,
+    device: Arc<DevicePace>,
+}
+
+impl FileRead for PacedFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64, via: Via) -> io::Result<usize> {
+        self.device.pass(|| self.file.read_at(buf, offset, via))
+    }
+
+    fn stat(&self) -> io::Result<Stat> {
+        self.file.stat()
+    }
+
+    fn identity(&self) -> Option<String> {
+        self.file.identity()
+    }
+
+    fn is_cached(&self, _range: Range<u64>) -> bool {
+        false
+    }
+
+    fn drop_cached(&self) {
+        self.file.drop_cached();
+    }
+
+    fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
+        self.file.next_data(offset)
+    }
+
+    fn reflink(&self) -> Option<Arc<dyn File>> {
+        let file = self.file.reflink()?;
+        let device = self.device.clone();
+        Some(Arc::new(PacedFile { file, device }))
+    }
+}
+
+impl FileWrite for PacedFile {
+    fn write_at(&self, buf: &[u8], offset: u64, via: Via) -> io::Result<usize> {
+        self.device.pass(|| self.file.write_at(buf, offset, via))
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn allocate(&self, range: Range<u64>) -> io::Result<()> {
+        self.file.allocate(range)
+    }
+
+    fn free_unwritten(&self) -> io::Result<()> {
+        self.file.free_unwritten()
+    }
+
+    fn punch(&self, range: Range<u64>) -> io::Result<bool> {
+        self.file.punch(range)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let synced = self.file.sync();
+        self.device.drain();
+        synced
+    }
+
+    fn sync_with_times(&self) -> io::Result<()> {
+        let synced = self.file.sync_with_times();
+        self.device.drain();
+        synced
+    }
+}
+
+impl FileLock for PacedFile {
+    fn try_lock(&self) -> io::Result<bool> {
+        self.file.try_lock()
+    }
+
+    fn try_lock_range(&self, range: Range<u64>, exclusive: bool) -> io::Result<bool> {
+        self.file.try_lock_range(range, exclusive)
+    }
+
+    fn unlock_range(&self, range: Range<u64>) -> io::Result<()> {
+        self.file.unlock_range(range)
+    }
+
+    fn is_open_elsewhere(&self) -> io::Result<bool> {
+        self.file.is_open_elsewhere()
+    }
+}
