@@ -40,6 +40,22 @@ fn a_study_through_longshore_is_the_labs_and_the_help_says_whose_it_is() {
     }
 }
 
+#[test]
+fn a_study_of_models_begins_with_that_word() {
+    for line in [
+        "cache simulate --seconds 1 --policy none",
+        "cache grid --core --every 20 --seeds 1",
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let said = String::from_utf8(run(Path::new(LAB), &words).stdout).unwrap();
+        assert!(said.starts_with("Modelled: "), "{line}: {said}");
+        // Further tables have a line above them.
+        for above in said.lines().filter(|line| line.ends_with(':')) {
+            assert!(above.contains("modelled"), "{line}: {above}");
+        }
+    }
+}
+
 /// nbdkit with a plugin that was built for this run; `None` where nbdkit is missing and may be.
 fn nbdkit(plugin: &str, words: &[&str]) -> Option<String> {
     let own = std::env::current_exe().unwrap();

@@ -334,6 +334,14 @@ fn every_figure_has_a_command_that_works_small_and_a_row_in_the_page() {
         }
         let is_modelled = id.starts_with("S4");
         assert_eq!(summary.contains("Modelled"), is_modelled, "{id}: {summary}");
+        for section in report["sections"].as_array().unwrap() {
+            let charts = section["charts"].as_array().unwrap();
+            let captions = charts.iter().map(|chart| &chart["title"]);
+            for text in captions.chain([&section["heading"]]) {
+                let is_told = text.as_str().unwrap().contains("modelled");
+                assert!(is_told || !is_modelled, "{id}: {text}");
+            }
+        }
         let says_why = summary.contains("Not here: QAT_DEFLATE in hardware");
         let lacks = compared
             .iter()

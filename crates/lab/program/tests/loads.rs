@@ -76,7 +76,7 @@ fn backups_under_load_count_transactions_in_every_phase() {
     }
     for database in databases {
         let (more, phases_expected) = match database {
-            "sqlite" => ("--max-cpu 20 --think 1", 7),
+            "sqlite" => ("--max-cpu 20 --think 1", 8),
             "postgres" => ("--rounds 2 --peer pg-basebackup --think 1", 7),
             _ => ("", 5),
         };
@@ -104,12 +104,24 @@ fn backups_under_load_count_transactions_in_every_phase() {
                 "{phase:?}"
             );
         }
+        // Each algorithm has a phase with the limit, and the backups' own accounts say that it was kept.
+        let held = phases
+            .iter()
+            .filter(|p| p[0].ends_with(" (CPU at most 20 %)"));
+        let held: Vec<f64> = held.map(|p| p[10].parse().unwrap()).collect();
+        assert_eq!(held.len(), if database == "sqlite" { 3 } else { 0 });
+        assert!(held.iter().all(|percent| *percent < 30.0), "{phases:?}");
+        let summary = report["summary"].as_str().unwrap();
+        assert!(summary.contains("so chance may decide"), "{summary}");
         // Trials of other programs are before the first second.
         let seconds = rows(&report, 1);
         assert!(
             seconds.iter().all(|second| second[1] != "null"),
             "{database}: {seconds:?}"
         );
+        // The CPU use of the machine, and of the backups as a part of it.
+        let mut used = seconds.iter().map(|second| &second[7]);
+        assert!(used.all(|cpu| cpu != "null"), "{database}: {seconds:?}");
         if database != "postgres" {
             let length = phases.iter().map(|p| p[1].parse::<f64>().unwrap());
             assert_eq!(seconds.len(), length.sum::<f64>().ceil() as usize);
@@ -117,8 +129,8 @@ fn backups_under_load_count_transactions_in_every_phase() {
             // Both rounds, and a program whose server does the work.
             let peer = phases.iter().find(|p| p[0].starts_with("pg_base"));
             let peer = peer.unwrap();
-            assert!(peer[9] == "null" && peer[11].parse::<f64>().unwrap() > 1.0);
-            assert!(peer[6].parse::<f64>().unwrap() >= 2.0 && peer[13].contains('–'));
+            assert!(peer[9] == "null" && peer[12].parse::<f64>().unwrap() > 1.0);
+            assert!(peer[6].parse::<f64>().unwrap() >= 2.0 && peer[14].contains('–'));
         }
         for place in ["a", "w"] {
             let names = fs::read_dir(dir.path().join(place)).unwrap();
@@ -141,6 +153,91 @@ fn a_pause_that_a_load_does_not_have_is_refused() {
         "{refused}"
     );
     assert!(!dir.path().join("w").exists());
+}
+
+#[test]
+fn warehouses_are_counted_where_there_are_any() {
+    let dir = stage();
+    for (line, told) in [
+        ("--database pgbench --warehouses 2", "no warehouses"),
+        ("--load stae --warehouses 2", "no warehouses"),
+        ("--database pgbench --load stae", "a load of its own"),
+        ("--warehouses 2 --size 4M", "--size"),
+    ] {
+        let line = format!("lab oltp --quick {line} --work w");
+        let refused = run(&dir, &line, 2);
+        assert!(refused.to_string().contains(told), "{refused}");
+    }
+    assert!(!dir.path().join("w").exists());
+}
+
+#[test]
+fn trades_are_a_load_too_by_the_tables_of_their_database() {
+    let dir = stage();
+    run(&dir, "lab sample stae --size 4M --wal trades.db", 0);
+    let load = "lab load sqlite:trades.db --clients 2 --seconds 2 --log load.log";
+    let summary = run(&dir, load, 0)["summary"].as_str().unwrap().to_owned();
+    assert!(summary.contains("; 0 failed"), "{summary}");
+    let log = fs::read_to_string(dir.path().join("load.log")).unwrap();
+    let kinds: std::collections::BTreeSet<_> =
+        log.lines().map(|line| line.split(' ').nth(3)).collect();
+    assert!(kinds.len() >= 5, "{kinds:?}");
+    let mut databases = vec!["sqlite"];
+    match longshore_kit::installations().is_empty() {
+        true => eprintln!("skipped: postgres"),
+        false => databases.push("postgres"),
+    }
+    for database in databases {
+        let line = format!(
+            "lab oltp --load stae --database {database} --quick --size 4M --clients 2 --phase 1 --think 1 --work w --dir a"
+        );
+        let report = run(&dir, &line, 0);
+        let phases = rows(&report, 0);
+        assert_eq!(phases.len(), 5, "{phases:?}");
+        for phase in &phases {
+            assert!(
+                phase[2].parse::<f64>().unwrap() > 0.0,
+                "{database}: {phase:?}"
+            );
+        }
+        let prose = report["sections"][0]["prose"][0].as_str().unwrap();
+        assert!(prose.starts_with("STAE-like, "), "{prose}");
+    }
+}
+
+/// Where they are installed. Elsewhere a double is told what they would be (`peers.rs`).
+#[test]
+fn other_programs_that_are_installed_back_up_the_same_cluster() {
+    if longshore_kit::installations().is_empty() {
+        eprintln!("skipped: there is no PostgreSQL");
+        return;
+    }
+    let installed = |program: &str| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+    };
+    for (peer, program, name) in [
+        ("pgbackrest", "pgbackrest", "pgBackRest"),
+        ("wal-g", "wal-g", "WAL-G"),
+    ] {
+        if !installed(program) {
+            eprintln!("skipped: {program} is not installed");
+            continue;
+        }
+        let dir = stage();
+        let line = format!(
+            "lab oltp --database postgres --quick --size 4M --clients 2 --phase 1 --work w --dir a --peer {peer}"
+        );
+        let phases = rows(&run(&dir, &line, 0), 0);
+        let phase = phases.iter().find(|phase| phase[0].starts_with(name));
+        let phase = phase.unwrap_or_else(|| panic!("{phases:?}"));
+        let number = |n: usize| phase[n].parse::<f64>().unwrap();
+        // Backups, CPU time, and a ratio above 1: something was compressed.
+        assert!(
+            number(6) >= 1.0 && number(9) > 0.0 && number(12) > 1.0,
+            "{phase:?}"
+        );
+    }
 }
 
 #[test]

@@ -8,7 +8,8 @@ use std::path::Path;
 use std::process::Command;
 
 use longshore_kit::Random;
-use longshore_studies::cache_figures::{FiguresSpec, cache_figures};
+use longshore_policy::model::Profile;
+use longshore_studies::cache_figures::{FiguresSpec, PairSpec, cache_figures, pair_figures};
 use longshore_studies::report::{
     At, Axis, Cell, Chart, Column, Positions, Report, ReportFormat, Section, Series, Table,
 };
@@ -633,6 +634,12 @@ fn the_cache_figures_are_those_of_the_recording_and_a_browser_draws_them() {
             _ => {}
         }
     }
+    says_what_is_modelled(&report);
+    assert!(
+        report.summary.contains("Published, Q13 and Q16 alone"),
+        "{}",
+        report.summary
+    );
     let told = format!("{faster_on_flash} are faster with all data on the flash");
     assert!(report.summary.contains(&told), "{}", report.summary);
     let charts = || report.sections.iter().flat_map(|s| &s.charts);
@@ -647,6 +654,61 @@ fn the_cache_figures_are_those_of_the_recording_and_a_browser_draws_them() {
         "{page}"
     );
     assert!(page.contains("class=\"number m-1\">0."), "{page}");
+}
+
+/// Nothing that was not measured is without the word: neither a heading nor a caption of what was drawn from models.
+fn says_what_is_modelled(report: &Report) {
+    assert!(report.summary.starts_with("Modelled"), "{}", report.summary);
+    assert_eq!(report.sections.len(), 4);
+    for section in &report.sections {
+        let told = section.charts.iter().map(|chart| &chart.title);
+        for text in told.chain([&section.heading]) {
+            assert!(text.contains("modelled"), "{text}");
+        }
+    }
+    // Of the queries some columns say what was recorded, and all others that they are modelled.
+    let mut sections = report.sections.iter();
+    let queries = sections.find(|s| s.heading.starts_with("Queries"));
+    let columns = &queries.unwrap().table.as_ref().unwrap().columns;
+    for column in &columns[1..] {
+        let words = ["modelled", "recorded"];
+        let is_told = words.iter().any(|word| column.name.contains(word));
+        assert!(is_told, "{}", column.name);
+    }
+}
+
+#[test]
+fn the_figures_of_two_devices_say_what_is_modelled_and_replay_the_recorded_queries() {
+    let spec = FiguresSpec {
+        seed: 1,
+        quick: true,
+    };
+    let named = |name: &str| Profile::named(name).unwrap().clone();
+    let pair = PairSpec {
+        fast: named("optane-p4800x"),
+        slow: named("sata-ssd"),
+        fast_name: "a.model".into(),
+        slow_name: "b.model".into(),
+    };
+    let report = pair_figures(&pair, &spec, &|_| {}).unwrap();
+    says_what_is_modelled(&report);
+    assert!(
+        report
+            .summary
+            .contains("Of TPC-H's 22 queries, as PostgreSQL reads for them, "),
+        "{}",
+        report.summary
+    );
+    assert!(!report.summary.contains("Published"), "{}", report.summary);
+    let queries = report.sections[2].table.as_ref().unwrap();
+    assert_eq!(queries.columns[5].name, "I/O on a.model, modelled");
+    // A SATA drive has a fifth of the bandwidth and eight times the latency.
+    for row in &queries.row_values {
+        let [Cell::Number(fast), Cell::Number(slow)] = &row[5..7] else {
+            panic!("{row:?}");
+        };
+        assert!(slow > fast, "{row:?}");
+    }
 }
 
 #[test]

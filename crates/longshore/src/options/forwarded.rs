@@ -61,7 +61,7 @@ const STUDIES: [(&str, &str); 12] = [
     ),
     (
         "load",
-        "Puts TPC-C-like transactions on a database that has the tables of the sample tprocc",
+        "Puts transactions on a database that has the tables of the sample tprocc or stae",
     ),
 ];
 

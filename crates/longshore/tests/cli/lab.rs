@@ -293,6 +293,13 @@ fn the_map_of_two_devices_says_which_answers_sooner() {
         said.contains("No writes were measured of quick.model and of slow.model"),
         "{said}"
     );
+    // The recorded queries, on these two.
+    let queries = &both[2]["table"]["row_values"];
+    assert_eq!(queries.as_array().unwrap().len(), 22, "{both}");
+    for query in queries.as_array().unwrap() {
+        let [quick, slow] = [5, 6].map(|n| query[n].as_f64().unwrap());
+        assert!(slow > 5.0 * quick, "{query}");
+    }
     let page = fs::read_to_string(stage.path("pair.html")).unwrap();
     assert!(page.contains("<figure class=\"map\">") && page.contains("class=\"number m3\""));
     let turned = map("--fast-model slow.model --slow-model quick.model");
@@ -314,7 +321,7 @@ fn figures_of_a_cache_are_those_of_their_seed() {
     let figures = |seed: u32| {
         let pages = "--html pages/s.html --markdown pages/s.md";
         let line = format!("lab cache-figures --quick --seed {seed} {pages}");
-        let report = reported(&stage, &line, "Latency: flash over Optane");
+        let report = reported(&stage, &line, "Latency, flash over Optane (modelled)");
         assert!(report["summary"].as_str().unwrap().starts_with("Quick run"));
         report["sections"].clone()
     };

@@ -26,7 +26,7 @@ fn the_settings_that_it_finds_are_a_configuration_and_a_command_that_work() {
     let stage = with_sample();
     let a = stage.path("a");
     let line = format!(
-        "tune app.db --to {} --to ./b --time 3 --algorithm ZSTD --algorithm QAT_DEFLATE --write new/tuned.toml --json \
+        "tune app.db --to {} --to ./b --time 20 --algorithm ZSTD --algorithm QAT_DEFLATE --write new/tuned.toml --json \
          --html pages/s.html --markdown pages/s.md",
         a.display(),
     );

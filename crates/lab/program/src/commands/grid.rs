@@ -2,6 +2,7 @@
 //!
 //! Invariants
 //! - Goals are judged only by cells that ran.
+//! - Everything is modelled, and the output begins with that word.
 //! - With --again, a cell below the bound gets new seeds, and both results are reported: the second never replaces the
 //!   first.
 //!
@@ -177,7 +178,7 @@ fn goal(verdict: &GoalVerdict) -> Goal {
 /// The goals, and every cell that is more than 3 % below the better of no cache and classic, the worst first.
 fn text(options: &CacheGrid, all: &[CellRun], again: &[CellRun], goals: &[GoalVerdict]) -> String {
     let mut text = format!(
-        "Simulated: policy {}, {} cells, {} seeds from {}, models wrong by {} %{}\n\n",
+        "Modelled: policy {}, {} cells, {} seeds from {}, models wrong by {} %{}\n\n",
         options.policy,
         all.len(),
         options.seeds,
@@ -202,7 +203,7 @@ fn text(options: &CacheGrid, all: &[CellRun], again: &[CellRun], goals: &[GoalVe
     if below.is_empty() {
         return text;
     }
-    text += "\nBelow 0.97 of the better of no cache and classic (MB/s):\n\n";
+    text += "\nBelow 0.97 of the better of no cache and classic (MB/s, modelled):\n\n";
     let mut heads = vec!["Cell", "Ratio", "Ours", "No cache", "Classic"];
     if options.again > 0 {
         heads.push("Again");
@@ -251,7 +252,7 @@ fn steadiness(all: &[CellRun]) -> String {
         ));
     }
     format!(
-        "Virtual warm-up, until three consecutive windows agree within 1 to 2 %: {}.",
+        "Modelled warm-up in virtual time, until three consecutive windows agree within 1 to 2 %: {}.",
         told.join("; ")
     )
 }

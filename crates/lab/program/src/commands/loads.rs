@@ -9,15 +9,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use longshore_pipeline::SourceSpec;
-use longshore_studies::oltp::{self, LoadKind, LoadSpec, LoadedPeer, OltpSpec};
+use longshore_studies::oltp::{self, LoadKind, LoadMix, LoadSpec, LoadedPeer, OltpSpec};
 use longshore_studies::report::Report;
+use longshore_studies::sample::warehouse_bytes;
 use longshore_terminal::failure::{Exit, Failure};
 
 use super::answers::{
     SAMPLE_BYTES, SAMPLE_BYTES_QUICK, answer, context_with_accelerators, failure, run_context,
 };
 use crate::context::Context;
-use crate::options::{Load, LoadDatabase, LoadPeer, Oltp, OutputOptions};
+use crate::options::{Load, LoadDatabase, LoadName, LoadPeer, Oltp, OutputOptions};
 
 const PHASE: Duration = Duration::from_secs(20);
 const PHASE_QUICK: Duration = Duration::from_secs(1);
@@ -43,6 +44,15 @@ pub fn oltp(options: &Oltp, context: &Context) -> Result<Exit, Failure> {
         let hint = "leave out --think, or use --database postgres";
         return Err(Failure::usage("pgbench's load has no pauses", hint));
     }
+    let is_pgbench = kind == Some(LoadKind::Pgbench);
+    if is_pgbench && options.load == LoadName::Stae {
+        let hint = "leave out --load, or use --database postgres";
+        return Err(Failure::usage("pgbench has a load of its own", hint));
+    }
+    if options.warehouses.is_some() && (is_pgbench || options.load == LoadName::Stae) {
+        let hint = "give --size, or use --database postgres --load tprocc";
+        return Err(Failure::usage("this load has no warehouses", hint));
+    }
     let mut peers = Vec::new();
     for asked in &options.peer {
         let peer = match asked {
@@ -56,10 +66,11 @@ pub fn oltp(options: &Oltp, context: &Context) -> Result<Exit, Failure> {
     }
     let spec = OltpSpec {
         kind,
-        bytes: options.size.unwrap_or(match options.quick {
-            true => SAMPLE_BYTES_QUICK,
-            false => SAMPLE_BYTES,
-        }),
+        mix: match options.load {
+            LoadName::Tprocc => LoadMix::Orders,
+            LoadName::Stae => LoadMix::Trades,
+        },
+        bytes: size(options),
         clients: options.clients.into(),
         think: Duration::from_millis(options.think.into()),
         phase: phase(options.phase, options.quick),
@@ -82,6 +93,15 @@ pub fn oltp(options: &Oltp, context: &Context) -> Result<Exit, Failure> {
         &options.written,
         context,
     )
+}
+
+/// Of the database.
+fn size(options: &Oltp) -> u64 {
+    let asked = options.warehouses.map(warehouse_bytes).or(options.size);
+    asked.unwrap_or(match options.quick {
+        true => SAMPLE_BYTES_QUICK,
+        false => SAMPLE_BYTES,
+    })
 }
 
 pub fn load(options: &Load, context: &Context) -> Result<Exit, Failure> {

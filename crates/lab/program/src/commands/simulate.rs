@@ -3,7 +3,7 @@
 //! Invariants
 //! - All policies see the same load with the same seed, and are measured only once they are steady; a run that never
 //!   becomes steady is shown as such.
-//! - Everything is simulated, and the output says so.
+//! - Everything is modelled, and the output begins with that word.
 //!
 //! Leaves to others: the simulation (`longshore-simulator`) and policies (`longshore-policy`).
 
@@ -278,7 +278,7 @@ fn table(study: &Study) -> String {
         (None, mix) => format!("load {}, {} s", mix.unwrap_or_default(), study.virtual_s),
     };
     let mut text = format!(
-        "Simulated: {} in front of {}, {load}, {} % resident, seed {}{}\n\n",
+        "Modelled: {} in front of {}, {load}, {} % resident, seed {}{}\n\n",
         study.fast_model,
         study.slow_model,
         study.resident_percent,

@@ -498,11 +498,11 @@ Examples:
   longshore lab cache-figures --html cache.html
   longshore lab cache-figures --fast-model fast.model --slow-model slow.model --html pair.html
 
-Not for: facts about a device that was not measured. Everything is simulated; `longshore cache
+Not for: facts about a device that was not measured. Times are modelled; `longshore cache
 calibrate` measures a device.";
 
 /// Draws the published study of device-aware caching from the model: latencies, queries, policies. Or the same of any two
-/// devices: a map of where each answers sooner.
+/// devices: a map of where each answers sooner, and TPC-H's recorded queries on each.
 ///
 /// The same figures come out on any machine.
 #[derive(Debug, Args)]
@@ -523,7 +523,7 @@ pub struct CacheFigures {
 
     /// Two profiles instead of the published study: a map of where each answers sooner.
     ///
-    /// With it comes what policies make of both. By default the study's own figures are drawn; with a model alone the other
+    /// With it come how long TPC-H's recorded queries take on each, and what policies make of both. By default the study's own figures are drawn; with a model alone the other
     /// device is the study's. `longshore cache simulate --help` names the profiles.
     #[arg(long, value_name = "FAST/SLOW")]
     pub pair: Option<String>,

@@ -16,12 +16,20 @@ use super::written::OutputOptions;
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum LoadDatabase {
-    /// TPC-C-like transactions on a PostgreSQL cluster made for the study.
+    /// A PostgreSQL cluster made for the study.
     Postgres,
     /// pgbench's own transactions on such a cluster.
     Pgbench,
-    /// TPC-C-like transactions on a SQLite database in WAL mode.
+    /// A SQLite database in WAL mode.
     Sqlite,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LoadName {
+    /// Order entry like TPC-C's: five kinds of transactions in their mix.
+    Tprocc,
+    /// A brokerage house in the manner of TPC-E: six kinds, of which most only read.
+    Stae,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -38,6 +46,7 @@ const TEACH_OLTP: &str = "\
 Examples:
   longshore lab oltp --html oltp.html
   longshore lab oltp --database sqlite --clients 2 --max-cpu 25
+  longshore lab oltp --warehouses 10 --rounds 3
   longshore lab oltp --rounds 3 --peer pgbackrest --peer pg-basebackup
 
 Not for: your own database. The study makes one, loads it, and removes it.";
@@ -51,15 +60,28 @@ Not for: your own database. The study makes one, loads it, and removes it.";
 pub struct Oltp {
     /// The database and its load [default: postgres if it is installed, else sqlite].
     ///
-    /// The load is TPC-C-like: five kinds of transactions in their mix, without keying times. Its results are not tpmC.
+    /// The study makes it and removes it. PostgreSQL must be installed; the lab installs nothing.
     #[arg(long, value_name = "NAME", value_enum)]
     pub database: Option<LoadDatabase>,
 
+    /// The transactions of the load.
+    ///
+    /// The default is `tprocc`. Both are written for this study, without keying times: results are no tpmC and no tpsE. pgbench has
+    /// its own.
+    #[arg(long, value_name = "NAME", value_enum, default_value = "tprocc")]
+    pub load: LoadName,
+
     /// Size of the database [default: 1G, with --quick 24M].
     ///
-    /// About 82 MB for each warehouse. To measure disks give more than the memory.
+    /// To measure disks give more than the memory. --warehouses says it in warehouses.
     #[arg(long, value_name = "SIZE", value_parser = values::positive_size)]
     pub size: Option<u64>,
+
+    /// Warehouses of the TPC-C-like database, all of them full, instead of a size.
+    ///
+    /// About 82 MB each. By default --size counts, whose last warehouse may be a smaller one. Other loads have none, so the two together are refused.
+    #[arg(long, value_name = "N", conflicts_with = "size", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub warehouses: Option<u32>,
 
     /// Sessions that run transactions.
     ///
@@ -92,15 +114,16 @@ pub struct Oltp {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub stripes: u8,
 
-    /// Further phases in which MS_XPRESS and QAT_DEFLATE may use so much CPU.
+    /// Further phases in which each algorithm may use so much CPU.
     ///
-    /// Percent of the whole machine, as `longshore backup --max-cpu`. Without it all phases run without a limit.
+    /// Percent of the whole machine, as `longshore backup --max-cpu`. Without it all phases run without a limit. Programs of --peer
+    /// have no such limit.
     #[arg(long, value_name = "PERCENT", value_parser = values::percent)]
     pub max_cpu: Option<f64>,
 
     /// How often all phases are repeated.
     ///
-    /// The default is 1, of which chance may decide. Every other round has them in the opposite order, and the table has medians.
+    /// The default is 1; the headline of fewer than 3 says that chance may decide. Every other round has them in the opposite order, and the table has medians.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=20))]
     pub rounds: u8,
 
@@ -134,9 +157,9 @@ Examples:
 
 Not for: a database that somebody needs: the transactions change it.";
 
-/// Puts TPC-C-like transactions on a database that has the tables of the sample tprocc.
+/// Puts transactions on a database that has the tables of the sample tprocc or stae.
 ///
-/// For a backup of your own next to it; `longshore lab oltp` does both. The log has a line for each transaction, in the
+/// The tables say which: TPC-C-like ones, or those of a brokerage house. For a backup of your own next to it; `longshore lab oltp` does both. The log has a line for each transaction, in the
 /// form of pgbench's log.
 #[derive(Debug, Args)]
 #[command(after_long_help = TEACH_LOAD)]

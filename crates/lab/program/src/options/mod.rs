@@ -25,7 +25,7 @@ pub use lab::{
     Bench, CacheFigures, Compare, ComparedDatabase, DeviceCheck, Lab, Network, OffloadStudy,
     Sample, SampleOptions, Study, Sweep,
 };
-pub use loads::{Load, LoadDatabase, LoadPeer, Oltp};
+pub use loads::{Load, LoadDatabase, LoadName, LoadPeer, Oltp};
 pub use project::{Completions, Man};
 pub use tune::{Purpose, Tune};
 pub use written::OutputOptions;

@@ -32,8 +32,8 @@ pub enum Purpose {
 
 /// Finds the algorithm, stripes, buffers and limits that suit this machine and a purpose.
 ///
-/// Makes backups of the source to the places, one setting after the other, and ends each as soon as it knows enough: about
-/// 150 seconds in all (--time), and what is measured last. Nothing of them is left, and none is encrypted. Each begins as every
+/// Makes backups of the source to the places, one setting after the other, and ends each as soon as it knows enough: at most
+/// 150 seconds in all (--time). Nothing of them is left, and none is encrypted. Each begins as every
 /// backup does: of a PostgreSQL server with a checkpoint. The answer is the command line, a configuration, why, and when to run it again.
 #[derive(Debug, Args)]
 #[command(after_long_help = TEACH_TUNE)]
@@ -69,10 +69,10 @@ pub struct Tune {
     #[arg(long, value_name = "NAME", value_parser = values::algorithm)]
     pub algorithm: Vec<Algorithm>,
 
-    /// Seconds after which no further measurement begins.
+    /// Seconds for all measurements together.
     ///
-    /// The default is 150; what is measured last comes on top. More time makes each measurement longer, which helps
-    /// where they differ much.
+    /// The default is 150. Time for what is measured last is kept, and each measurement has a limit; only a checkpoint of the server
+    /// is waited for. More time makes each measurement longer, which helps where they differ much.
     #[arg(long, value_name = "SECONDS", default_value = "150", value_parser = values::long_seconds)]
     pub time: f64,
 

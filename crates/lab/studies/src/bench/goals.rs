@@ -244,13 +244,13 @@ fn nul(found: &Findings, goals: &mut Goals) -> Section {
         series: vec![
             Series::new("1 stripe", of_stripes(NUL_STRIPES[0])),
             Series::new("8 stripes", of_stripes(NUL_STRIPES[1])),
-            Series::new("limit", limits.collect()),
+            Series::new("limit (modelled)", limits.collect()),
         ],
     };
     Section {
         heading: "To NUL, warm cache".into(),
         prose: vec![
-            "The whole pipeline against the limit of its parts. CPU is this process's user and system time; \
+            "The whole pipeline against the limit that is modelled from its measured parts. CPU is this process's user and system time; \
              the sum is what the bare parts used."
                 .into(),
         ],
@@ -260,7 +260,7 @@ fn nul(found: &Findings, goals: &mut Goals) -> Section {
                 Column::number("Stripes", "", 0),
                 Column::number("Speed", "GB/s", 2),
                 Column::text("min–max"),
-                Column::number("Limit", "GB/s", 2),
+                Column::number("Limit, modelled", "GB/s", 2),
                 Column::number("Share", "%", 1),
                 Column::number("CPU", "s/GB", 3),
                 Column::number("Sum of parts", "s/GB", 3),
@@ -394,7 +394,7 @@ fn cold(found: &Findings, goals: &mut Goals) -> Section {
     Section {
         heading: "Cold cache".into(),
         prose: vec![format!(
-            "{a} to NUL of files that were dropped from the page cache, compared with the smaller of the limit and bare \
+            "{a} to NUL of files that were dropped from the page cache, compared with the smaller of the modelled limit and bare \
              O_DIRECT reading ({:.2} GB/s, the faster of one and several threads); CPU compared with the warm run. \
              Of the source, {:.1} % was cached before and {:.1} % after: the pages that a backup reads in do not stay. \
              {:.0} % of the bytes came past the cache. A bare program that compresses blocks in memory on all \
@@ -438,7 +438,7 @@ fn restore(found: &Findings, goals: &mut Goals) -> Section {
     Section {
         heading: "Restore to disk".into(),
         prose: vec![format!(
-            "From one stripe, until all files are durable under their names. The limit is cores ÷ (decoding + both \
+            "From one stripe, until all files are durable under their names. The limit is modelled: cores ÷ (decoding + both \
              checksums + one copy of the stored bytes + the CPU of writing past the cache). The bound is the limit \
              or what the device does bare, whichever is less. Where the stripe is in the page cache, the \
              device writes incompressible bytes, past the cache and durably: {:.2} GB/s here, from one \
@@ -453,7 +453,7 @@ fn restore(found: &Findings, goals: &mut Goals) -> Section {
                 Column::text("Stripe"),
                 Column::number("Speed", "GB/s", 2),
                 Column::text("min–max"),
-                Column::number("Limit", "GB/s", 2),
+                Column::number("Limit, modelled", "GB/s", 2),
                 Column::number("Device", "GB/s", 2),
                 Column::number("Bound", "GB/s", 2),
                 Column::number("Share", "%", 1),

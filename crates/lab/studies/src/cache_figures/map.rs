@@ -1,7 +1,7 @@
 //! The map of two devices: how many times as long the slow one takes, by the size of a request and the number in flight.
 //!
 //! Invariants
-//! - Every cell is simulated, from a seed; a device with limits has used up what a burst may exceed.
+//! - Every cell is simulated, from a seed, and heading and captions say so; a device with limits has used up what a burst may exceed.
 //!
 //! Leaves to others: which devices (`mod.rs`, `pair.rs`), and how a map is drawn (`report`).
 
@@ -82,7 +82,7 @@ pub(crate) fn latencies(
         series,
     };
     let map = chart(
-        format!("Blue: the {fast} answers {verb} sooner; orange: the {slow} does"),
+        format!("Blue: the {fast} answers {verb} sooner; orange: the {slow} does (modelled)"),
         ReportFormat::Map,
         series.clone(),
     );
@@ -90,7 +90,7 @@ pub(crate) fn latencies(
     even.dashed = true;
     series.push(even);
     let curves = chart(
-        format!("How many times as long the {slow} takes"),
+        format!("How many times as long the {slow} takes (modelled)"),
         ReportFormat::Line,
         series,
     );
@@ -99,7 +99,7 @@ pub(crate) fn latencies(
         Op::Write => " Writes come after a long burst: a buffer that takes them is full.",
     };
     let section = Section {
-        heading: format!("Latency of {verb}: {slow} over {fast}"),
+        heading: format!("Latency of {verb}: {slow} over {fast} (modelled)"),
         prose: vec![format!(
             "Mean latency of random {verb} on the {slow} over that on the {fast}, by the size of a {noun} and the number in \
              flight. Above 1 the {fast} is faster.{after}"

@@ -1,9 +1,11 @@
-//! The figures of any two devices, built-in profiles or calibrated models: where each answers sooner, and what policies make of both.
+//! The figures of any two devices, built-in profiles or calibrated models: where each answers sooner, how long TPC-H's queries take
+//! on each, and what policies make of both.
 //!
 //! Invariants
-//! - Nothing here is measured, and each heading says so.
+//! - Times are modelled and the requests of the queries recorded; each heading and each caption says so.
+//! - Nothing is set next to the publication here: it had two other devices.
 //!
-//! Leaves to others: the simulations (`policies.rs`, `map.rs`), and measuring a device (`longshore_policy::calibrate`).
+//! Leaves to others: the simulations (`policies.rs`, `map.rs`, `queries.rs`), and measuring a device (`longshore_policy::calibrate`).
 
 use anyhow::Result;
 use longshore_policy::model::{Op, Profile, ProfileTrust};
@@ -11,6 +13,7 @@ use longshore_policy::model::{Op, Profile, ProfileTrust};
 use super::devices::{Devices, FiguresSpec};
 use super::map::{self, RatioLine};
 use super::policies::policies;
+use super::queries;
 use crate::report::Report;
 
 /// Two devices, and how they are called in the report.
@@ -36,11 +39,9 @@ impl PairSpec {
 /// Runs all simulations of a pair. Calls `on_step` with one line for each part.
 pub fn pair_figures(pair: &PairSpec, spec: &FiguresSpec, on_step: &dyn Fn(&str)) -> Result<Report> {
     let devices = pair.devices();
-    let (mut of_reads, reads) = map::latencies(spec, &devices, Op::Read);
-    of_reads.heading += " (modelled)";
+    let (of_reads, reads) = map::latencies(spec, &devices, Op::Read);
     on_step("latencies of reads");
     let (mut of_writes, _) = map::latencies(spec, &devices, Op::Write);
-    of_writes.heading += " (modelled)";
     let without = [&pair.fast, &pair.slow].map(writes_as_it_reads);
     let without = [&pair.fast_name, &pair.slow_name]
         .into_iter()
@@ -54,6 +55,8 @@ pub fn pair_figures(pair: &PairSpec, spec: &FiguresSpec, on_step: &dyn Fn(&str))
         ));
     }
     on_step("latencies of writes");
+    let (queries, asked) = queries::queries_on(spec, &devices)?;
+    on_step("queries");
     let policies = policies(spec, &devices)?;
     on_step("policies");
     let facts = |name: &str, profile: &Profile| {
@@ -72,14 +75,15 @@ pub fn pair_figures(pair: &PairSpec, spec: &FiguresSpec, on_step: &dyn Fn(&str))
             "{} and {}: where each is faster",
             pair.fast_name, pair.slow_name
         ),
-        summary: summary(pair, &reads),
+        summary: summary(pair, &reads, &queries::told(&asked, &devices)),
         platform: vec![
             ("Devices".to_owned(), "models in virtual time".to_owned()),
+            ("Queries".to_owned(), "TPC-H, recorded requests".to_owned()),
             ("Seed".to_owned(), spec.seed.to_string()),
             facts(&pair.fast_name, &pair.fast),
             facts(&pair.slow_name, &pair.slow),
         ],
-        sections: vec![of_reads, of_writes, policies],
+        sections: vec![of_reads, of_writes, queries, policies],
     })
 }
 
@@ -94,7 +98,7 @@ fn writes_as_it_reads(profile: &Profile) -> bool {
         && profile.write_buffer.is_none()
 }
 
-fn summary(pair: &PairSpec, reads: &[RatioLine]) -> String {
+fn summary(pair: &PairSpec, reads: &[RatioLine], queries: &str) -> String {
     let cells = reads.iter().flat_map(|(_, ratios)| ratios);
     let (all, fast_wins, slow_wins) = cells.fold((0, 0, 0), |(all, fast, slow), ratio| {
         let [fast_is, slow_is] = [*ratio > EVEN, *ratio < 1.0 / EVEN].map(usize::from);
@@ -102,7 +106,7 @@ fn summary(pair: &PairSpec, reads: &[RatioLine]) -> String {
     });
     let (fast, slow) = (&pair.fast_name, &pair.slow_name);
     format!(
-        "Modelled. {fast} answers reads sooner in {fast_wins} of {all} cells of size and depth, {slow} in {slow_wins}; elsewhere they \
-         are within 10 %. A cache gains where the first is faster; where it is not, a policy that sees sizes and queues sends the request to the other."
+        "Modelled, the queries from recorded requests. {fast} answers reads sooner in {fast_wins} of {all} cells of size and depth, {slow} in {slow_wins}; elsewhere they \
+         are within 10 %. {queries} A cache gains where the first is faster; where it is not, a policy that sees sizes and queues sends the request to the other."
     )
 }

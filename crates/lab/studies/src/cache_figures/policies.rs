@@ -99,7 +99,7 @@ pub(super) fn policies(spec: &FiguresSpec, devices: &Devices<'_>) -> Result<Sect
     let mut small = Series::new("small reads", values(|o| o.small_reads.mean));
     small.axis = Side::Right;
     Ok(Section {
-        heading: "Both devices, one policy".into(),
+        heading: "Both devices, one policy (modelled)".into(),
         prose: vec![
             "Eight clients read 4 KiB anywhere, six scan with 512 KiB, everything is resident. none: a classic cache; \
              none-waits: a classic cache whose misses wait for another client's read of the same bytes; slow: no \
@@ -109,7 +109,7 @@ pub(super) fn policies(spec: &FiguresSpec, devices: &Devices<'_>) -> Result<Sect
         ],
         table: Some(table),
         charts: vec![Chart {
-            title: "Throughput, and how long small reads take".into(),
+            title: "Throughput, and how long small reads take (modelled)".into(),
             form: ReportFormat::Bar,
             x: Positions {
                 label: "Policy".into(),

@@ -46,7 +46,7 @@ impl Cluster {
             stock::sample_in(storage, &made.work, SampleKind::Tprocc, made.bytes, &|_| {})?;
         let server = LoadCluster::start(storage, &*context.clock, &place)?;
         server
-            .fill(storage, &sample)
+            .fill(storage, &sample, SampleKind::Tprocc)
             .context("cannot fill the comparison's cluster")?;
         Ok(Cluster {
             server,

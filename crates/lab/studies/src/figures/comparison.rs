@@ -197,9 +197,12 @@ pub fn report(
     let doubts = figure.doubts.iter();
     prose.extend(doubts.map(|doubt| format!("Doubt about the publication: {doubt}")));
     let first = Section {
-        heading: "Ours and the published".into(),
+        heading: match measured.is_modelled {
+            true => "Ours (modelled) and the published".into(),
+            false => "Ours and the published".into(),
+        },
         prose,
-        charts: chart(&judged).into_iter().collect(),
+        charts: chart(&judged, measured.is_modelled).into_iter().collect(),
         table: Some(table),
     };
     let mut platform = machine;
@@ -274,7 +277,7 @@ fn headline(judged: &[Judged], measured: &OurValues) -> String {
 }
 
 /// Bars of what has a number on both sides, if all have one unit and none would flatten the others.
-fn chart(judged: &[Judged]) -> Option<Chart> {
+fn chart(judged: &[Judged], is_modelled: bool) -> Option<Chart> {
     const FLAT: f64 = 20.0;
     let both = |j: &&Judged| j.row.stated.number().is_some() && j.results.is_some();
     let rows: Vec<&Judged> = judged.iter().filter(both).collect();
@@ -294,7 +297,10 @@ fn chart(judged: &[Judged]) -> Option<Chart> {
     }
     let some = |values: Vec<f64>| values.into_iter().map(Some).collect();
     Some(Chart {
-        title: "Published and ours".into(),
+        title: match is_modelled {
+            true => "Published and ours (modelled)".into(),
+            false => "Published and ours".into(),
+        },
         form: ReportFormat::Bar,
         x: Positions {
             label: String::new(),

@@ -20,10 +20,13 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::session::shown;
 use super::watched::{Ids, Watched, as_user};
-use crate::sample::tprocc;
+use crate::sample::{SampleKind, for_postgres};
 
 /// Newest first; of each major the directory of Debian's packages, then that of Red Hat's.
 const MAJORS: std::ops::RangeInclusive<u32> = 14..=18;
+/// The lab installs nothing: packages are the administrator's, and some need decisions. So the command is the error's last word.
+const NOT_INSTALLED: &str = "PostgreSQL is not installed; give --database sqlite, or install it with the command of your system, \
+                             on Debian and Ubuntu: apt-get install postgresql";
 /// How long the server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The longest path of a socket.
@@ -40,6 +43,10 @@ pub fn programs(storage: &dyn Storage) -> Option<PathBuf> {
     });
     let mut places = places.map(PathBuf::from);
     places.find(|dir| storage.stat(&dir.join("initdb")).is_ok())
+}
+
+fn needed(programs: Option<PathBuf>) -> Result<PathBuf> {
+    programs.context(NOT_INSTALLED)
 }
 
 /// A running cluster, ended and left to its scratch directory when dropped.
@@ -81,9 +88,7 @@ fn server_user() -> Result<Option<Ids>> {
 impl LoadCluster {
     /// Makes and starts a cluster in the existing directory `place`.
     pub fn start(storage: &dyn Storage, clock: &dyn Clock, place: &Path) -> Result<LoadCluster> {
-        let programs = programs(storage).context(
-            "PostgreSQL is not installed: install its packages, or use --database sqlite",
-        )?;
+        let programs = needed(programs(storage))?;
         let place = storage.canonical(place)?;
         let socket_dir = place.join("run");
         ensure!(
@@ -208,19 +213,20 @@ impl LoadCluster {
         Ok(Client::open(storage, &self.options, Mode::Sql)?)
     }
 
-    /// Fills the database with the tables of a sample `tprocc`.
-    pub fn fill(&self, storage: &dyn Storage, sample: &Path) -> Result<()> {
+    /// Fills the database with the tables of a sample.
+    pub fn fill(&self, storage: &dyn Storage, sample: &Path, kind: SampleKind) -> Result<()> {
         #[expect(
             clippy::disallowed_methods,
             reason = "a sample that nobody writes, opened to read"
         )]
         let sample = Connection::open_with_flags(sample, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         let mut client = self.client(storage)?;
-        for (table, create) in tprocc::tables() {
+        let (tables, indexes) = for_postgres(kind);
+        for (table, create) in tables {
             client.query(&create)?;
             copy(&sample, &mut client, table)?;
         }
-        for index in tprocc::INDEXES {
+        for index in indexes {
             client.query(index)?;
         }
         client.query("VACUUM (ANALYZE)")?;
@@ -237,7 +243,7 @@ impl LoadCluster {
             .arg("postgres")
             .stdin(Stdio::null())
             .output();
-        let made = made.context("cannot run pgbench: install PostgreSQL's contrib package")?;
+        let made = made.context("cannot run pgbench, which Red Hat's packages have apart: dnf install postgresql-contrib")?;
         ensure!(
             made.status.success(),
             "pgbench failed: {}",
@@ -302,4 +308,17 @@ pub fn texts(storage: &dyn Storage, dir: &Path, beginning: &str) -> Result<Vec<S
         found.push(String::from_utf8_lossy(&bytes).into_owned());
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_postgresql_is_missing_the_error_ends_in_the_command_that_installs_it() {
+        let told = format!("{:#}", needed(None).unwrap_err());
+        assert!(told.ends_with(": apt-get install postgresql"), "{told}");
+        assert!(told.contains("--database sqlite"), "{told}");
+        assert_eq!(needed(Some("/bin".into())).unwrap(), Path::new("/bin"));
+    }
 }

@@ -6,7 +6,7 @@
 //! - Failed transactions are counted and have no line.
 //! - Clients end when the time is over or the run is cancelled.
 //!
-//! Leaves to others: what a transaction does (`workload.rs`), and what the log says (`transactions.rs`).
+//! Leaves to others: transactions (`terminals.rs`), and what the log says (`transactions.rs`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -18,7 +18,7 @@ use longshore_io::{File, OpenHow, Storage, Via};
 use longshore_pipeline::{RunContext, SourceSpec};
 
 use super::session::ClientSession;
-use super::workload::{Scale, Terminal};
+use super::terminals::LoadTables;
 
 /// Lines that a client gathers before it writes them.
 const GATHERED: usize = 4 << 10;
@@ -28,7 +28,7 @@ const FAILURES_MAX: u32 = 20;
 /// The settings of a load.
 #[derive(Debug, Clone)]
 pub struct LoadSpec {
-    /// A database with the content of the sample `tprocc`.
+    /// A database with the content of the sample `tprocc` or `stae`: its tables say which transactions it gets.
     pub source: SourceSpec,
     pub clients: usize,
     pub time: Duration,
@@ -82,13 +82,14 @@ pub fn load(context: &RunContext, spec: &LoadSpec) -> Result<LoadDone> {
         .as_deref()
         .map(|path| Log::create(storage, path))
         .transpose()?;
-    let scale = Scale::of(&mut ClientSession::open(&spec.source)?)?;
+    let tables = LoadTables::of(&spec.source)?;
+    let clients = spec.clients.max(1);
     let (done, failed) = (AtomicU64::new(0), AtomicU64::new(0));
     let begun = clock.now();
     let stop = AtomicBool::new(false);
     let client = |number: usize| -> Result<()> {
         let mut session = ClientSession::open(&spec.source)?;
-        let mut terminal = Terminal::new(spec.seed + number as u64, scale);
+        let mut terminal = tables.terminal(spec.seed, (number, clients));
         let (mut lines, mut count, mut in_a_row) = (String::new(), 0u64, 0);
         let is_over = || {
             clock.now() - begun >= spec.time
@@ -128,7 +129,7 @@ pub fn load(context: &RunContext, spec: &LoadSpec) -> Result<LoadDone> {
             None => Ok(()),
         }
     };
-    let ended = longshore_io::side_by_side(spec.clients.max(1), client)?;
+    let ended = longshore_io::side_by_side(clients, client)?;
     ended.into_iter().collect::<Result<Vec<()>>>()?;
     let done = LoadDone {
         transactions: done.into_inner(),

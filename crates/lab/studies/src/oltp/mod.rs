@@ -12,16 +12,19 @@
 //!   backups.
 //! - Every other round has the phases in the opposite order, because each finds a database that the ones before it changed.
 //!
-//! Leaves to others: transactions (`workload.rs`), clients (`load.rs`), PostgreSQL (`cluster.rs`), other programs
-//! (`peers.rs`), and the report (`findings.rs`).
+//! Leaves to others: transactions (`workload.rs`, `brokerage.rs`), clients (`load.rs`), PostgreSQL (`cluster.rs`), other programs
+//! (`peers.rs`), CPU use (`meter.rs`), and the report (`findings.rs`).
 
+mod brokerage;
 mod cluster;
 mod findings;
 mod load;
+mod meter;
 mod peers;
 mod phase;
 mod session;
 mod spec;
+mod terminals;
 mod transactions;
 mod watched;
 mod workload;
@@ -36,16 +39,18 @@ use longshore_codec::Algorithm;
 use longshore_pipeline::{BackupRequest, OffloadMode, Request, RunContext, SourceSpec};
 
 use crate::platform;
-use crate::sample::{SampleKind, SampleSpec, sample};
+use crate::sample::{SampleSpec, sample};
 use crate::scratch::Scratch;
 use crate::stock;
 use crate::timing::{pause, take};
 pub(crate) use cluster::LoadCluster;
+use findings::ObservedLoad;
 pub use findings::OltpFound;
 pub use load::{LoadDone, LoadSpec, load};
+use meter::CpuMeter;
 pub use peers::LoadedPeer;
-use phase::{HARD, Phase, Taken};
-pub use spec::{LoadKind, OltpSpec};
+use phase::{HARD, HARD_HELD, Phase, Taken};
+pub use spec::{LoadKind, LoadMix, OltpSpec};
 use transactions::Transactions;
 use watched::Watched;
 
@@ -81,54 +86,62 @@ enum Made {
     By(LoadedPeer),
 }
 
+/// A phase without and one with a limit of CPU time: their keys, the name, and how it is made.
+type PhaseCandidate = ([&'static str; 2], &'static str, Algorithm, OffloadMode);
+
 /// The phases between the quiet ones, and what is missing for others.
 fn kinds(context: &RunContext, spec: &OltpSpec) -> (Vec<Kind>, Vec<String>) {
-    let here = |key, name: &str, algorithm, mode, max_cpu| Kind {
-        key,
-        name: name.into(),
-        made: Made::Here {
-            algorithm,
-            mode,
-            max_cpu,
-        },
-    };
-    let software =
-        |key, name: &str, algorithm| here(key, name, algorithm, OffloadMode::Software, None);
+    use OffloadMode::{Hardware, Software};
     let mut missing = Vec::new();
-    let mut kinds = vec![
-        software("none", "NONE", Algorithm::None),
-        software("xpress", "MS_XPRESS", Algorithm::MsXpress),
-        software("qat", "QAT_DEFLATE software", Algorithm::QatDeflate),
+    let mut candidates: Vec<PhaseCandidate> = vec![
+        (["none", "none_held"], "NONE", Algorithm::None, Software),
+        (
+            ["xpress", "xpress_held"],
+            "MS_XPRESS",
+            Algorithm::MsXpress,
+            Software,
+        ),
+        (
+            ["qat", "qat_held"],
+            "QAT_DEFLATE software",
+            Algorithm::QatDeflate,
+            Software,
+        ),
     ];
-    match context
-        .accelerators
-        .iter()
-        .any(|a| a.serves(Algorithm::QatDeflate))
-    {
-        true => kinds.push(here(
-            HARD,
+    let mut accelerators = context.accelerators.iter();
+    match accelerators.any(|a| a.serves(Algorithm::QatDeflate)) {
+        true => candidates.push((
+            [HARD, HARD_HELD],
             "QAT_DEFLATE hardware",
             Algorithm::QatDeflate,
-            OffloadMode::Hardware,
-            None,
+            Hardware,
         )),
         false => missing.push(
             "QAT_DEFLATE in hardware (no QAT accelerator can be used on this machine)".to_owned(),
         ),
     }
     if !spec.quick {
-        kinds.push(software("zstd", "ZSTD", Algorithm::Zstd));
-        kinds.push(software("lz4", "LZ4", Algorithm::Lz4));
+        candidates.push((["zstd", "zstd_held"], "ZSTD", Algorithm::Zstd, Software));
+        candidates.push((["lz4", "lz4_held"], "LZ4", Algorithm::Lz4, Software));
     }
-    if let Some(percent) = spec.max_cpu {
-        for (key, name, algorithm) in [
-            ("xpress_held", "MS_XPRESS", Algorithm::MsXpress),
-            ("qat_held", "QAT_DEFLATE software", Algorithm::QatDeflate),
-        ] {
-            let name = format!("{name}, CPU at most {percent} %");
-            let mode = OffloadMode::Software;
-            kinds.push(here(key, &name, algorithm, mode, Some(percent)));
-        }
+    let made = |max_cpu: Option<f64>| {
+        let kind = move |(keys, name, algorithm, mode): &PhaseCandidate| Kind {
+            key: keys[usize::from(max_cpu.is_some())],
+            name: match max_cpu {
+                None => (*name).to_owned(),
+                Some(percent) => format!("{name} (CPU at most {percent} %)"),
+            },
+            made: Made::Here {
+                algorithm: *algorithm,
+                mode: *mode,
+                max_cpu,
+            },
+        };
+        candidates.iter().map(kind)
+    };
+    let mut kinds: Vec<Kind> = made(None).collect();
+    if spec.max_cpu.is_some() {
+        kinds.extend(made(spec.max_cpu));
     }
     kinds.extend(spec.peers.iter().map(|peer| Kind {
         key: peer.key(),
@@ -169,17 +182,52 @@ pub fn oltp(context: &RunContext, spec: &OltpSpec, on_step: &dyn Fn(&str)) -> Re
         "the load ended at once; `longshore lab load` shows why"
     );
     let stripes = Scratch::new(storage, dirs)?;
-    let mut phases = Vec::new();
-    // Of the last backup of ours; in every other round those of others come before.
-    let mut plain_bytes = 0;
     for peer in &spec.peers {
         // One that cannot back up this server says so before the phases.
         on_step(&format!("a trial of {}", peer.name()));
         backup(context, spec, &loaded, Made::By(*peer), (&stripes, 0))?;
         stripes.clear()?;
     }
-    let begun = wall_s(context);
-    for (mut phase, made) in all_phases(&kinds, spec.rounds.max(1)) {
+    let ((begun_s, phases), cpu) = CpuMeter::during(&*context.clock, || {
+        let begun_s = wall_s(context);
+        let phases = run_phases(context, spec, &mut loaded, (&kinds, &stripes), on_step)?;
+        Ok((begun_s, phases))
+    })?;
+    if kind == LoadKind::Pgbench {
+        pause(context, TAIL);
+    }
+    let Loaded { load, logs, .. } = loaded;
+    drop(load);
+    let mut all = Transactions::default();
+    for text in cluster::texts(storage, &logs.0, logs.1)? {
+        all = all.join(Transactions::read(&text));
+    }
+    ensure!(!all.is_empty(), "the load left no transactions in its log");
+    machine.push((
+        "Load".into(),
+        format!("{}, {} clients", spec.load_text(kind), spec.clients),
+    ));
+    let observed = ObservedLoad {
+        phases,
+        all,
+        cpu,
+        begun_s,
+    };
+    Ok(findings::found(spec, kind, machine, observed, missing))
+}
+
+/// All phases of all rounds, one after the other.
+fn run_phases(
+    context: &RunContext,
+    spec: &OltpSpec,
+    loaded: &mut Loaded,
+    (kinds, stripes): (&[Kind], &Scratch),
+    on_step: &dyn Fn(&str),
+) -> Result<Vec<Phase>> {
+    let mut phases = Vec::new();
+    // Of the last backup of ours; in every other round those of others come before.
+    let mut plain_bytes = 0;
+    for (mut phase, made) in all_phases(kinds, spec.rounds.max(1)) {
         phase.from_s = wall_s(context);
         match made {
             None => pause(context, spec.phase),
@@ -187,7 +235,7 @@ pub fn oltp(context: &RunContext, spec: &OltpSpec, on_step: &dyn Fn(&str)) -> Re
                 while phase.backups.is_empty()
                     || wall_s(context) - phase.from_s < spec.phase.as_secs_f64()
                 {
-                    let taken = backup(context, spec, &loaded, made, (&stripes, plain_bytes))?;
+                    let taken = backup(context, spec, loaded, made, (stripes, plain_bytes))?;
                     plain_bytes = taken.plain_bytes;
                     phase.backups.push(taken);
                     stripes.clear()?;
@@ -211,23 +259,7 @@ pub fn oltp(context: &RunContext, spec: &OltpSpec, on_step: &dyn Fn(&str)) -> Re
         );
         phases.push(phase);
     }
-    if kind == LoadKind::Pgbench {
-        pause(context, TAIL);
-    }
-    let Loaded { load, logs, .. } = loaded;
-    drop(load);
-    let mut all = Transactions::default();
-    for text in cluster::texts(storage, &logs.0, logs.1)? {
-        all = all.join(Transactions::read(&text));
-    }
-    ensure!(!all.is_empty(), "the load left no transactions in its log");
-    machine.push((
-        "Load".into(),
-        format!("{}, {} clients", kind.text(), spec.clients),
-    ));
-    Ok(findings::found(
-        spec, kind, machine, phases, &all, begun, missing,
-    ))
+    Ok(phases)
 }
 
 fn wall_s(context: &RunContext) -> f64 {
@@ -295,7 +327,7 @@ fn begin_any(
     on_step: &dyn Fn(&str),
 ) -> Result<(LoadKind, Loaded)> {
     let begin = |kind: LoadKind| {
-        on_step(&format!("the database: {}", kind.text()));
+        on_step(&format!("the database: {}", spec.load_text(kind)));
         begin(context, spec, kind, base).map(|loaded| (kind, loaded))
     };
     match spec.kind {
@@ -337,7 +369,7 @@ fn begin(context: &RunContext, spec: &OltpSpec, kind: LoadKind, base: &Scratch) 
     if kind == LoadKind::Sqlite {
         let path = place.join("load.db");
         let made = SampleSpec {
-            kind: SampleKind::Tprocc,
+            kind: spec.mix.sample(),
             size_bytes: spec.bytes,
             seed: 1,
             files: 1,
@@ -379,10 +411,10 @@ fn begin(context: &RunContext, spec: &OltpSpec, kind: LoadKind, base: &Scratch) 
             (load, (cluster.socket_dir().to_owned(), "pgbench"))
         }
         _ => {
-            let sample =
-                stock::sample_in(storage, &spec.work, SampleKind::Tprocc, spec.bytes, &|_| {})?;
+            let kind = spec.mix.sample();
+            let sample = stock::sample_in(storage, &spec.work, kind, spec.bytes, &|_| {})?;
             cluster
-                .fill(storage, &sample)
+                .fill(storage, &sample, kind)
                 .context("cannot fill the study's cluster")?;
             let words = own(cluster.address());
             let load = Watched::start(&spec.program, &words, "TERM", None, Stdio::null())?;

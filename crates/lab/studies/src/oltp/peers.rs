@@ -22,12 +22,22 @@ use longshore_pipeline::RunContext;
 
 use super::cluster::LoadCluster;
 use super::phase::Taken;
-use super::watched::as_user;
+use super::watched::{Ids, as_user};
 
 /// A program that has not ended after so long never will.
 const PATIENCE: Duration = Duration::from_secs(3600);
 /// The most that a program may print.
 const OUTPUT_MAX: usize = 1 << 20;
+
+/// The server that is backed up, as far as command lines name it.
+#[derive(Debug, Clone)]
+struct PeerServer {
+    data: PathBuf,
+    socket_dir: PathBuf,
+    user: Option<Ids>,
+    /// A program that works in parallel has so many processes.
+    cpus: usize,
+}
 
 /// Another program that makes backups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,11 +99,10 @@ impl LoadedPeer {
     }
 
     /// Commands to be run one after the other; the last one is the backup.
-    fn commands(self, cluster: &LoadCluster, place: &Path) -> Result<Vec<Command>> {
-        let program = self.program(cluster)?;
-        let command = || as_user(&program, cluster.user());
+    fn commands(self, program: &Path, server: &PeerServer, place: &Path) -> Result<Vec<Command>> {
+        let command = || as_user(program, server.user);
         let of = |name: &str, path: &Path| format!("--{name}={}", path.display());
-        let cpus = facts::cores().to_string();
+        let cpus = server.cpus.to_string();
         match self {
             LoadedPeer::PgBackRest => {
                 let all = |command: &mut Command| {
@@ -106,8 +115,8 @@ impl LoadedPeer {
                         "--pg1-user=postgres",
                         &of("repo1-path", &place.join("repository")),
                         &of("lock-path", &place.join("lock")),
-                        &of("pg1-path", &cluster.data()),
-                        &of("pg1-socket-path", cluster.socket_dir()),
+                        &of("pg1-path", &server.data),
+                        &of("pg1-socket-path", &server.socket_dir),
                     ]);
                 };
                 let (mut create, mut backup) = (command()?, command()?);
@@ -135,11 +144,11 @@ impl LoadedPeer {
                     .env("WALG_FILE_PREFIX", place)
                     .env("WALG_COMPRESSION_METHOD", "lz4")
                     .env("WALG_UPLOAD_DISK_CONCURRENCY", cpus)
-                    .env("PGHOST", cluster.socket_dir())
+                    .env("PGHOST", &server.socket_dir)
                     .env("PGUSER", "postgres")
                     .env("PGDATABASE", "postgres")
                     .arg("backup-push")
-                    .arg(cluster.data());
+                    .arg(&server.data);
                 Ok(vec![backup])
             }
             LoadedPeer::PgBasebackup => {
@@ -147,7 +156,7 @@ impl LoadedPeer {
                 backup
                     .args(["-Ft", "-X", "stream", "-c", "fast", "-U", "postgres"])
                     .args(["--compress=server-lz4:1", "-h"])
-                    .arg(cluster.socket_dir())
+                    .arg(&server.socket_dir)
                     .arg("-D")
                     .arg(place.join("backup"));
                 Ok(vec![backup])
@@ -167,22 +176,25 @@ pub fn take(
 ) -> Result<Taken> {
     let storage = &*context.storage;
     make(storage, cluster, place)?;
-    let mut commands = peer.commands(cluster, place)?;
+    let server = PeerServer {
+        data: cluster.data(),
+        socket_dir: cluster.socket_dir().to_owned(),
+        user: cluster.user(),
+        cpus: facts::cores(),
+    };
+    let mut commands = peer.commands(&peer.program(cluster)?, &server, place)?;
     let mut backup = commands.pop().context("no command")?;
     for mut command in commands {
         end(context, peer, &mut command)?;
     }
-    let machine = facts::cpu_times().ok();
     let cpu = facts::children_cpu()?;
     let start = context.clock.now();
     end(context, peer, &mut backup)?;
     let wall_s = (context.clock.now() - start).as_secs_f64();
     let cpu_s = facts::children_cpu()?.saturating_sub(cpu).as_secs_f64();
-    let busy = machine.zip(facts::cpu_times().ok());
     Ok(Taken {
         wall_s,
         cpu_s: (peer != LoadedPeer::PgBasebackup).then_some(cpu_s),
-        system_cpu_percent: busy.map(|(before, after)| 100.0 * after.busy_share_since(&before)),
         plain_bytes,
         stored_bytes: bytes_below(&*storage.dir(place)?)?,
         accelerator_share: 0.0,
@@ -238,4 +250,108 @@ fn bytes_below(dir: &dyn Dir) -> io::Result<u64> {
         };
     }
     Ok(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// Writes its name, its arguments and what it was told by its environment to a file, and makes no backup.
+    const DOUBLE: &str = "#!/bin/sh\n{ for word; do echo \"$word\"; done; env | grep -E '^(HOME|PG|WALG)' | sort; echo; } >>\"${0%/*}/told\"\n";
+
+    /// Goal: the programs get the settings that the report names, and nothing of ours but these.
+    /// Method: a double in place of each, which records what it is told.
+    /// Not covered: what the real programs make of it; `other_programs_that_are_installed_back_up_the_same_cluster` has them
+    /// where they are.
+    fn told(peer: LoadedPeer) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("double");
+        fs::write(&program, DOUBLE).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let server = PeerServer {
+            data: "/srv/data".into(),
+            socket_dir: "/srv/run".into(),
+            user: None,
+            cpus: 3,
+        };
+        let commands = peer
+            .commands(&program, &server, Path::new("/to/peer"))
+            .unwrap();
+        for mut command in commands {
+            assert!(command.status().unwrap().success());
+        }
+        fs::read_to_string(dir.path().join("told")).unwrap()
+    }
+
+    fn lines(all: &[&str]) -> String {
+        all.iter().map(|line| format!("{line}\n")).collect()
+    }
+
+    #[test]
+    fn pgbackrest_is_told_to_be_quick_and_to_do_without_an_archive() {
+        let all = [
+            "--no-config",
+            "--stanza=lab",
+            "--log-level-file=off",
+            "--log-level-console=off",
+            "--log-level-stderr=error",
+            "--pg1-user=postgres",
+            "--repo1-path=/to/peer/repository",
+            "--lock-path=/to/peer/lock",
+            "--pg1-path=/srv/data",
+            "--pg1-socket-path=/srv/run",
+        ];
+        let backup = [
+            "--compress-type=zst",
+            "--compress-level=1",
+            "--process-max=3",
+            "--repo1-bundle",
+            "--repo1-retention-full=9",
+            "--type=full",
+            "--start-fast",
+            "--no-archive-check",
+            "backup",
+        ];
+        let own = |told: &str| {
+            let is_own = |line: &&str| !line.starts_with("HOME=") && !line.starts_with("PGTZ=");
+            told.lines()
+                .filter(is_own)
+                .map(|line| format!("{line}\n"))
+                .collect::<String>()
+        };
+        let expected = lines(&all) + "stanza-create\n\n" + &lines(&all) + &lines(&backup) + "\n";
+        assert_eq!(own(&told(LoadedPeer::PgBackRest)), expected);
+    }
+
+    #[test]
+    fn wal_g_is_told_by_its_environment_and_finds_no_file_of_the_users() {
+        let expected = lines(&[
+            "backup-push",
+            "/srv/data",
+            "HOME=/to/peer",
+            "PGDATABASE=postgres",
+            "PGHOST=/srv/run",
+            "PGTZ=UTC",
+            "PGUSER=postgres",
+            "WALG_COMPRESSION_METHOD=lz4",
+            "WALG_FILE_PREFIX=/to/peer",
+            "WALG_UPLOAD_DISK_CONCURRENCY=3",
+            "",
+        ]);
+        assert_eq!(told(LoadedPeer::WalG), expected);
+    }
+
+    #[test]
+    fn pg_basebackup_is_told_to_begin_at_once_and_to_take_its_wal_along() {
+        let told = told(LoadedPeer::PgBasebackup);
+        let expected = "-Ft -X stream -c fast -U postgres --compress=server-lz4:1 -h /srv/run -D /to/peer/backup";
+        let words: Vec<&str> = told
+            .lines()
+            .take_while(|line| !line.contains("=") || line.starts_with("--"))
+            .collect();
+        assert_eq!(words.join(" "), expected);
+    }
 }

@@ -10,8 +10,9 @@ use longshore_pipeline::{mb_per_s, ratio};
 use crate::spread::median;
 use crate::timing::Timing;
 
-/// The key of the phase that asks for hardware.
+/// The keys of the phases that ask for hardware: without and with a limit of CPU time.
 pub const HARD: &str = "hard";
+pub const HARD_HELD: &str = "hard_held";
 
 /// A backup, of this program or of another one.
 #[derive(Debug, Clone, Copy)]
@@ -19,8 +20,6 @@ pub struct Taken {
     pub wall_s: f64,
     /// CPU seconds of the program; `None` where a server does its work.
     pub cpu_s: Option<f64>,
-    /// CPU use of the whole machine, all programs.
-    pub system_cpu_percent: Option<f64>,
     pub plain_bytes: u64,
     pub stored_bytes: u64,
     /// The part that accelerators compressed, 0 to 1.
@@ -28,6 +27,12 @@ pub struct Taken {
 }
 
 impl Taken {
+    /// CPU time of the program in percent of what all processors have meanwhile.
+    pub fn own_cpu_percent(&self) -> Option<f64> {
+        let all_s = self.wall_s * longshore_facts::cores() as f64;
+        self.cpu_s.map(|cpu_s| 100.0 * cpu_s / all_s.max(1e-9))
+    }
+
     /// MB/sec as SQL Server counts: units of 2^20 bytes, uncompressed.
     pub fn mb_per_s(&self) -> f64 {
         mb_per_s(self.plain_bytes, self.wall_s)
@@ -43,7 +48,6 @@ impl From<Timing> for Taken {
         Taken {
             wall_s: timing.wall_s,
             cpu_s: Some(timing.cpu_s),
-            system_cpu_percent: timing.system_cpu_percent,
             plain_bytes: timing.plain_bytes,
             stored_bytes: timing.stored_bytes,
             accelerator_share: timing.accelerator_share(),
@@ -101,7 +105,7 @@ impl Phase {
     pub fn accelerator_share(&self) -> Option<f64> {
         let shares = self.backups.iter().map(|taken| taken.accelerator_share);
         let all = shares.sum::<f64>() / self.backups.len().max(1) as f64;
-        (self.key == HARD).then_some(all)
+        matches!(self.key, HARD | HARD_HELD).then_some(all)
     }
 
     pub fn backup_s(&self) -> Option<f64> {

@@ -4,7 +4,7 @@
 //! - The same SQL runs in both; only how a transaction begins differs.
 //! - A session of SQLite waits for other writers, and claims the file, so that nothing else in this process drops its locks.
 //!
-//! Leaves to others: which SQL (`workload.rs`).
+//! Leaves to others: which SQL (`workload.rs`, `brokerage.rs`).
 
 use std::path::Path;
 use std::time::Duration;

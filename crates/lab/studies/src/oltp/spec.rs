@@ -4,24 +4,52 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::peers::LoadedPeer;
+use crate::sample::SampleKind;
 
-/// The database and its load.
+/// The database under load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoadKind {
-    /// TPC-C-like transactions on a PostgreSQL cluster of its own.
+    /// A PostgreSQL cluster of its own.
     Postgres,
     /// pgbench's own transactions on such a cluster.
     Pgbench,
-    /// TPC-C-like transactions on SQLite in WAL mode.
+    /// SQLite in WAL mode.
     Sqlite,
 }
 
-impl LoadKind {
-    pub fn text(self) -> &'static str {
+/// The transactions of the load, where they are not pgbench's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoadMix {
+    /// TPC-C-like: order entry.
+    Orders,
+    /// STAE-like: a brokerage house, which mostly reads.
+    Trades,
+}
+
+impl LoadMix {
+    /// The sample whose database they need.
+    pub fn sample(self) -> SampleKind {
         match self {
-            LoadKind::Postgres => "TPC-C-like, PostgreSQL",
-            LoadKind::Pgbench => "pgbench, PostgreSQL",
-            LoadKind::Sqlite => "TPC-C-like, SQLite",
+            LoadMix::Orders => SampleKind::Tprocc,
+            LoadMix::Trades => SampleKind::Stae,
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            LoadMix::Orders => "TPC-C-like",
+            LoadMix::Trades => "STAE-like",
+        }
+    }
+}
+
+impl OltpSpec {
+    /// The load in words, on a database of this kind.
+    pub fn load_text(&self, kind: LoadKind) -> String {
+        match kind {
+            LoadKind::Postgres => format!("{}, PostgreSQL", self.mix.text()),
+            LoadKind::Pgbench => "pgbench, PostgreSQL".to_owned(),
+            LoadKind::Sqlite => format!("{}, SQLite", self.mix.text()),
         }
     }
 }
@@ -31,6 +59,7 @@ impl LoadKind {
 pub struct OltpSpec {
     /// `None`: PostgreSQL where it is installed, else SQLite.
     pub kind: Option<LoadKind>,
+    pub mix: LoadMix,
     /// Of the sample from which the database is made.
     pub bytes: u64,
     pub clients: usize,

@@ -5,9 +5,8 @@
 //!
 //! Invariants
 //! - Rows are locked in one order, so that clients wait for each other and rarely end each other's transactions.
-//! - A transaction that failed was rolled back, and counts as none.
 //!
-//! Leaves to others: sessions (`session.rs`), and clients and their times (`load.rs`).
+//! Leaves to others: sessions (`session.rs`), and when a transaction begins and ends (`terminals.rs`).
 
 use anyhow::{Context, Result};
 
@@ -50,46 +49,39 @@ impl Scale {
 }
 
 /// One client's stream of transactions.
-pub struct Terminal {
+pub struct OrderTerminal {
     rng: Rng,
     scale: Scale,
 }
 
-impl Terminal {
-    pub fn new(seed: u64, scale: Scale) -> Terminal {
-        Terminal {
+impl OrderTerminal {
+    pub fn new(seed: u64, scale: Scale) -> OrderTerminal {
+        OrderTerminal {
             rng: Rng::stream(seed, "terminal", 0),
             scale,
         }
     }
 
-    /// Runs the next transaction; the number of its kind.
-    pub fn next(&mut self, session: &mut ClientSession) -> Result<usize> {
-        let kind = match self.rng.below(100) {
+    /// The kind of the next transaction.
+    pub fn draw(&mut self) -> usize {
+        match self.rng.below(100) {
             0..45 => 0,
             45..88 => 1,
             88..92 => 2,
             92..96 => 3,
             _ => 4,
-        };
-        session.begin()?;
-        let done = match kind {
+        }
+    }
+
+    /// Runs a transaction of this kind, which has begun. Returns whether it is to be committed.
+    pub fn transact(&mut self, kind: usize, session: &mut ClientSession) -> Result<bool> {
+        match kind {
             0 => self.new_order(session),
             1 => self.payment(session),
             2 => self.order_status(session),
             3 => self.delivery(session),
             _ => self.stock_level(session),
-        };
-        match done {
-            Ok(true) => session.run("COMMIT")?,
-            Ok(false) => session.run("ROLLBACK")?,
-            Err(error) => {
-                // The server may have rolled back already.
-                let _ended = session.run("ROLLBACK");
-                return Err(error);
-            }
         }
-        Ok(kind)
     }
 
     fn warehouse(&mut self) -> i64 {

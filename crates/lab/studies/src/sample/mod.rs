@@ -15,11 +15,12 @@
 //! Leaves to others: the rows (`tprocc`, `stae`), and a file while it is loaded (`store.rs`).
 
 mod calendar;
+mod ddl;
 mod part;
 pub(crate) mod random;
 mod stae;
 mod store;
-pub(crate) mod tprocc;
+mod tprocc;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -138,6 +139,27 @@ pub struct Progress<'a> {
     /// Bytes of all files so far; falls back when a file is loaded again.
     pub bytes_done: u64,
     pub bytes_total: u64,
+}
+
+/// A table's name, and the statement that creates it in PostgreSQL.
+pub(crate) type PostgresTable = (&'static str, String);
+
+/// The tables of a sample for PostgreSQL, and the statements that create its indexes there, once the rows are in.
+pub(crate) fn for_postgres(kind: SampleKind) -> (Vec<PostgresTable>, &'static [&'static str]) {
+    match kind {
+        SampleKind::Tprocc => (ddl::tables(tprocc::SCHEMA), &tprocc::INDEXES),
+        SampleKind::Stae => (ddl::tables(stae::TABLES), &stae::INDEXES),
+    }
+}
+
+/// The ticker symbol of a security of the sample `stae`, by its number.
+pub(crate) fn stae_symbol(number: u64) -> String {
+    stae::symbol(number)
+}
+
+/// The size of a sample `tprocc` of so many whole warehouses, in bytes.
+pub fn warehouse_bytes(warehouses: u32) -> u64 {
+    tprocc::bytes(warehouses)
 }
 
 /// Builds a sample on this machine's file systems. `on_progress` is called a few times a second.

@@ -44,7 +44,7 @@ const SYLLABLES: [&str; 10] = [
     "BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING",
 ];
 
-const SCHEMA: &str = "
+pub(super) const SCHEMA: &str = "
 CREATE TABLE item (
   i_id INTEGER PRIMARY KEY, i_im_id INTEGER NOT NULL, i_name VARCHAR(24) NOT NULL,
   i_price NUMERIC(5,2) NOT NULL, i_data VARCHAR(50) NOT NULL);
@@ -99,7 +99,7 @@ CREATE TABLE order_line (
   FOREIGN KEY (ol_supply_w_id, ol_i_id) REFERENCES stock (s_w_id, s_i_id));
 ";
 
-pub(crate) const INDEXES: [&str; 8] = [
+pub(super) const INDEXES: [&str; 8] = [
     "CREATE UNIQUE INDEX district_key ON district (d_w_id, d_id)",
     "CREATE UNIQUE INDEX customer_key ON customer (c_w_id, c_d_id, c_id)",
     "CREATE INDEX customer_name ON customer (c_w_id, c_d_id, c_last, c_first)",
@@ -110,35 +110,6 @@ pub(crate) const INDEXES: [&str; 8] = [
     "CREATE UNIQUE INDEX order_line_key ON order_line (ol_w_id, ol_d_id, ol_o_id, ol_number)",
 ];
 
-/// The name of each table, and the statement that creates it in PostgreSQL: without references, and with its name for
-/// a date.
-pub(crate) fn tables() -> Vec<(&'static str, String)> {
-    let statements = SCHEMA.split(';').filter_map(|text| {
-        let name = text
-            .trim()
-            .strip_prefix("CREATE TABLE ")?
-            .split(' ')
-            .next()?;
-        let columns = text.split(",\n  FOREIGN KEY").next()?;
-        let mut create = String::new();
-        let mut words = columns.split_inclusive([' ', ',']);
-        while let Some(word) = words.next() {
-            match word.trim() {
-                // With the table that it names.
-                "REFERENCES" => {
-                    let table = words.next().unwrap_or_default();
-                    create.push_str(if table.ends_with(',') { ", " } else { " " });
-                }
-                _ => create.push_str(&word.replace("DATETIME", "TIMESTAMP")),
-            }
-        }
-        let is_open = create.matches('(').count() > create.matches(')').count();
-        create.push_str(if is_open { ")" } else { "" });
-        Some((name, create))
-    });
-    statements.collect()
-}
-
 /// Warehouses that fill about `bytes`.
 pub fn units(bytes: f64) -> f64 {
     let bytes = (bytes - EMPTY_BYTES).max(0.0);
@@ -148,6 +119,11 @@ pub fn units(bytes: f64) -> f64 {
     } else {
         (bytes - ITEM_BYTES) / WAREHOUSE_BYTES
     }
+}
+
+/// Bytes of so many whole warehouses: a little less, since more would begin a further one.
+pub fn bytes(warehouses: u32) -> u64 {
+    (EMPTY_BYTES + ITEM_BYTES + f64::from(warehouses) * WAREHOUSE_BYTES) as u64 - 1
 }
 
 /// Bytes by which the file grows for each further warehouse, at `units` of them.
@@ -521,4 +497,27 @@ fn money(cents: i64) -> f64 {
 
 fn ten_thousandths(n: i64) -> f64 {
     n as f64 / 10_000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_whole_warehouses_make_as_many_and_all_are_full() {
+        for count in [1, 2, 7, 100, 5000] {
+            let want_bytes = bytes(count);
+            let part = SamplePart {
+                seed: 1,
+                first_id: 1,
+                want_bytes,
+                units: units(want_bytes as f64),
+                wal: false,
+            };
+            let made = warehouses(&part);
+            assert_eq!(made.len(), count as usize);
+            let full = |w: &Warehouse| (w.customers_per_district, w.items) == (3000, 100_000);
+            assert!(made.iter().all(full), "{count}");
+        }
+    }
 }

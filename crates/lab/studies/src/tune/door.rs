@@ -29,7 +29,7 @@ pub struct TuneSpec {
     pub within: Option<Duration>,
     /// The algorithms that may be taken; empty: all whose stripes stock tools read.
     pub algorithms: Vec<Algorithm>,
-    /// When no further measurement begins.
+    /// All measurements together.
     pub time: Duration,
 }
 
@@ -155,6 +155,8 @@ pub struct MachineTrial {
     /// Of the part that was reached.
     pub cost: Cost,
     pub end: TrialEnd,
+    /// With all that begins and ends it.
+    pub took_s: f64,
 }
 
 /// How a measurement ended.
@@ -163,20 +165,28 @@ pub enum TrialEnd {
     Measured,
     /// It cost too much: the costs are those of a smaller part.
     GivenUp,
+    /// Its time was over: likewise.
+    OutOfTime,
     /// Memory held all of it, so nothing is known of the places.
     InMemory,
 }
 
 /// A machine on which settings are measured.
 pub(super) trait Machine {
-    /// Measures a setting on the same bytes as all others, and ends early where it costs more than `most`.
+    /// Measures a setting on the same bytes as all others, and ends early where it costs more than `most` or takes longer than
+    /// `limit_s` seconds.
     ///
     /// Errors: a backup that fails.
-    fn measure(&mut self, setting: &Setting, most: &Most) -> anyhow::Result<MachineTrial>;
+    fn measure(
+        &mut self,
+        setting: &Setting,
+        most: &Most,
+        limit_s: f64,
+    ) -> anyhow::Result<MachineTrial>;
 
     /// The number of buffers that the last measured backup took.
     fn buffers(&self) -> usize;
 
-    /// Whether there is time for another measurement.
-    fn has_time(&self) -> bool;
+    /// Seconds that are left for measurements; below 0 there are none.
+    fn left_s(&self) -> f64;
 }

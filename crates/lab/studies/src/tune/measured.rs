@@ -8,6 +8,7 @@
 //! - No backup is left: one that is ended early leaves nothing, or its remains are an error that names them, and a whole one is
 //!   removed.
 //! - A cancelled study ends the measurement, and is an error.
+//! - A measurement ends when its time is over, once its bytes move; what begins before them, such as a checkpoint, is waited for.
 //!
 //! Leaves to others: which settings (`search.rs`).
 
@@ -25,16 +26,16 @@ use longshore_pipeline::{
 use uuid::Uuid;
 
 use super::door::{Cost, Machine, MachineTrial, Most, Setting, TrialEnd};
+use super::time::TimePlan;
 use crate::scratch::Scratch;
 
 /// The part of the measured bytes in which buffers fill and uploads begin.
 const WARM_UP: f64 = 0.25;
 /// Of what the first measurement reached: others are quicker and must reach it, too, before their source ends.
 const REACHED: f64 = 0.75;
-/// The first measurement goes on until so many times a backup's memory is stored, since it would measure memory else,
+/// The first measurement goes on until so many times a backup's memory is stored, since it would measure memory else, but not
+/// longer than the plan of the time has it.
 const MEMORIES: u64 = 3;
-/// but not longer than so many times its time.
-const PATIENCE: u32 = 6;
 
 /// Where the stripes of measurements go.
 pub enum TrialPlaces {
@@ -100,10 +101,11 @@ pub struct ThisMachine<'a> {
     context: &'a RunContext,
     source: &'a SourceSpec,
     places: &'a TrialPlaces,
-    /// The time of the first measurement.
-    each: Duration,
-    /// When no further measurement begins, by the machine's clock.
+    plan: TimePlan,
+    /// When all measurements end, by the machine's clock.
     end: Duration,
+    /// Kept for what comes after the search.
+    pub reserve: Duration,
     /// The bytes that all settings are measured on; `None`: the whole source.
     bytes: Option<u64>,
     is_first: bool,
@@ -120,15 +122,16 @@ impl<'a> ThisMachine<'a> {
         context: &'a RunContext,
         source: &'a SourceSpec,
         places: &'a TrialPlaces,
-        (each, whole): (Duration, Duration),
+        plan: TimePlan,
         on_step: &'a dyn Fn(&str),
     ) -> ThisMachine<'a> {
         ThisMachine {
             context,
             source,
             places,
-            each,
-            end: context.clock.now() + whole,
+            plan,
+            end: context.clock.now() + plan.whole,
+            reserve: Duration::ZERO,
             bytes: None,
             is_first: true,
             buffers: 1,
@@ -138,13 +141,15 @@ impl<'a> ThisMachine<'a> {
         }
     }
 
-    /// With a ceiling of CPU time, in percent of the machine.
+    /// With a ceiling of CPU time, in percent of the machine, and at most for so many seconds.
     pub fn measure_below(
         &mut self,
         setting: &Setting,
         most: &Most,
-        cpu_percent: Option<f64>,
+        (cpu_percent, limit_s): (Option<f64>, f64),
     ) -> Result<MachineTrial> {
+        let begun = self.context.clock.now();
+        let until = begun + Duration::try_from_secs_f64(limit_s).unwrap_or_default();
         let devices = self.places.devices(setting.stripes)?;
         let mut request = BackupRequest::new(self.source.clone(), devices.clone());
         request.algorithm = setting.algorithm;
@@ -156,19 +161,26 @@ impl<'a> ThisMachine<'a> {
         request.tuning.buffer_bytes = setting.buffer_bytes;
         request.limits.cpu_percent = cpu_percent;
         request.tuning.buffer_count = setting.buffer_count;
-        let ended = self.watched(request, most);
+        let ended = self.watched(request, most, until);
         let cleared = self.places.clear(self.context, &devices);
+        let took_s = (self.context.clock.now() - begun).as_secs_f64();
         // The first failure is the cause of the second.
-        ended.and_then(|trial| cleared.map(|()| trial))
+        let (cost, end) = ended.and_then(|trial| cleared.map(|()| trial))?;
+        Ok(MachineTrial { cost, end, took_s })
     }
 
-    fn watched(&mut self, request: BackupRequest, most: &Most) -> Result<MachineTrial> {
-        let for_time = self.is_first.then_some(self.each);
+    fn watched(
+        &mut self,
+        request: BackupRequest,
+        most: &Most,
+        until: Duration,
+    ) -> Result<(Cost, TrialEnd)> {
+        let first = self.is_first.then_some(self.plan);
         let watch = Watch::new(
             self.context,
             (self.bytes, self.bytes.or(self.source_bytes)),
             most,
-            for_time,
+            (first, until),
         );
         let whole = self.run(request, &watch)?;
         let mut seen = watch.seen();
@@ -190,21 +202,20 @@ impl<'a> ThisMachine<'a> {
         ensure!(
             self.bytes.unwrap_or(reached) > 0,
             "nothing was read of the source in {} s: give --time more, or look with `longshore backup … --to nul: --verbose`",
-            (self.each * PATIENCE).as_secs()
+            self.plan.first_most.as_secs()
         );
         let (cost, is_in_memory) = match self.bytes {
             None => (seen.whole(), false),
             Some(bytes) => seen.cost(bytes.min(reached)),
         };
         let is_short = whole.is_none() && self.bytes.is_none_or(|bytes| reached < bytes);
-        Ok(MachineTrial {
-            cost,
-            end: match (is_short, is_in_memory) {
-                (true, _) => TrialEnd::GivenUp,
-                (false, true) => TrialEnd::InMemory,
-                (false, false) => TrialEnd::Measured,
-            },
-        })
+        let end = match (is_short, is_in_memory) {
+            (true, _) if watch.is_out_of_time() => TrialEnd::OutOfTime,
+            (true, _) => TrialEnd::GivenUp,
+            (false, true) => TrialEnd::InMemory,
+            (false, false) => TrialEnd::Measured,
+        };
+        Ok((cost, end))
     }
 
     /// `None`: it was ended early, on purpose.
@@ -233,12 +244,13 @@ impl<'a> ThisMachine<'a> {
 }
 
 impl Machine for ThisMachine<'_> {
-    fn measure(&mut self, setting: &Setting, most: &Most) -> Result<MachineTrial> {
-        let trial = self.measure_below(setting, most, None)?;
+    fn measure(&mut self, setting: &Setting, most: &Most, limit_s: f64) -> Result<MachineTrial> {
+        let trial = self.measure_below(setting, most, (None, limit_s))?;
         let megabytes = 1e-6 / trial.cost.pace().max(f64::MIN_POSITIVE);
         let end = match trial.end {
             TrialEnd::Measured => "",
             TrialEnd::GivenUp => ", given up",
+            TrialEnd::OutOfTime => ", not measured: the time was over",
             TrialEnd::InMemory => ", not measured: memory held all of it",
         };
         (self.on_step)(&format!(
@@ -253,8 +265,12 @@ impl Machine for ThisMachine<'_> {
         self.buffers.max(1)
     }
 
-    fn has_time(&self) -> bool {
-        self.context.clock.now() < self.end
+    fn left_s(&self) -> f64 {
+        let (end, begun) = (
+            self.end.saturating_sub(self.reserve),
+            self.context.clock.now(),
+        );
+        end.as_secs_f64() - begun.as_secs_f64()
     }
 }
 
@@ -380,7 +396,10 @@ struct Watch {
     whole: Option<u64>,
     most: Most,
     /// Of the first measurement.
-    for_time: Option<Duration>,
+    first: Option<TimePlan>,
+    /// When it ends, by the clock.
+    until: Duration,
+    is_out_of_time: AtomicBool,
     seen: Mutex<Seen>,
 }
 
@@ -389,7 +408,7 @@ impl Watch {
         context: &RunContext,
         (bytes, whole): (Option<u64>, Option<u64>),
         most: &Most,
-        for_time: Option<Duration>,
+        (first, until): (Option<TimePlan>, Duration),
     ) -> Watch {
         Watch {
             clock: context.clock.clone(),
@@ -398,9 +417,15 @@ impl Watch {
             bytes,
             whole,
             most: *most,
-            for_time,
+            first,
+            until,
+            is_out_of_time: AtomicBool::new(false),
             seen: Mutex::default(),
         }
+    }
+
+    fn is_out_of_time(&self) -> bool {
+        self.is_out_of_time.load(Ordering::Relaxed)
     }
 
     fn seen(&self) -> Seen {
@@ -411,8 +436,13 @@ impl Watch {
     }
 
     fn tick(&self, progress: &Progress) {
+        self.tick_at(self.clock.now().as_secs_f64(), progress);
+    }
+
+    /// The same at a moment of the clock.
+    fn tick_at(&self, at_s: f64, progress: &Progress) {
         let now = Tick {
-            at_s: self.clock.now().as_secs_f64(),
+            at_s,
             cpu_s: cpu_s(),
             plain_bytes: progress.plain_bytes,
             stored_bytes: progress.stored_bytes,
@@ -422,17 +452,21 @@ impl Watch {
         seen.ticks.push(now);
         let first = seen.ticks.first().copied().unwrap_or(now);
         let wall_s = now.at_s - first.at_s;
-        let is_long = self.for_time.is_some_and(|time| {
+        let is_long = self.first.is_some_and(|plan| {
             let is_stored = now.stored_bytes >= seen.memory_bytes.saturating_mul(MEMORIES);
-            let most_s = (time * PATIENCE).as_secs_f64();
-            wall_s >= most_s || (wall_s >= time.as_secs_f64() && is_stored)
+            wall_s >= plan.first_most.as_secs_f64()
+                || (wall_s >= plan.each.as_secs_f64() && is_stored)
         });
+        let is_out_of_time = now.at_s >= self.until.as_secs_f64();
         let is_enough = is_long
             || self.bytes.is_some_and(|bytes| now.plain_bytes >= bytes)
             || self
                 .whole
                 .is_some_and(|to| seen.is_hopeless(&self.most, to));
-        if is_enough || self.outer.load(Ordering::Relaxed) {
+        if is_out_of_time && !is_enough {
+            self.is_out_of_time.store(true, Ordering::Relaxed);
+        }
+        if is_enough || is_out_of_time || self.outer.load(Ordering::Relaxed) {
             self.cancel.store(true, Ordering::Relaxed);
         }
     }
@@ -476,11 +510,54 @@ mod tests {
                     bytes,
                     whole: bytes,
                     most: Most::ANYTHING,
-                    for_time: None,
+                    first: None,
+                    until: Duration::MAX,
+                    is_out_of_time: AtomicBool::new(false),
                     seen: Mutex::default(),
                 })
             });
         }
+    }
+
+    /// The second at which a measurement ends whose place takes `rate` bytes each second, of a backup that holds 1000.
+    fn ends_at(rate: u64, first: Option<TimePlan>, until_s: u64) -> (u64, bool) {
+        let watch = Watch {
+            clock: Arc::new(longshore_io::HostClock),
+            outer: Arc::default(),
+            cancel: Arc::default(),
+            bytes: first.is_none().then_some(10_000),
+            whole: None,
+            most: Most::ANYTHING,
+            first,
+            until: Duration::from_secs(until_s),
+            is_out_of_time: AtomicBool::new(false),
+            seen: Mutex::default(),
+        };
+        watch.seen.lock().unwrap().memory_bytes = 1000;
+        for second in 0..1000 {
+            let progress = Progress {
+                plain_bytes: rate * second,
+                stored_bytes: rate * second,
+                ..Progress::default()
+            };
+            watch.tick_at(second as f64, &progress);
+            if watch.cancel.load(Ordering::Relaxed) {
+                return (second, watch.is_out_of_time());
+            }
+        }
+        panic!("it did not end");
+    }
+
+    #[test]
+    fn a_measurement_ends_when_its_time_is_over_however_slow_the_place_is() {
+        let plan = TimePlan::of(Duration::from_secs(150));
+        // Until memory is stored three times, and never longer than the plan says.
+        assert_eq!(ends_at(1000, Some(plan), 75), (6, false));
+        assert_eq!(ends_at(250, Some(plan), 75), (12, false));
+        assert_eq!(ends_at(1, Some(plan), 75), (25, false));
+        // Others end at their byte, or when their time is over.
+        assert_eq!(ends_at(1000, None, 75), (10, false));
+        assert_eq!(ends_at(1, None, 20), (20, true));
     }
 
     fn tick(at_s: f64, plain_bytes: u64) -> Tick {

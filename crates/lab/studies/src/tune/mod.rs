@@ -5,14 +5,17 @@
 //! - Nothing that was measured is left at the places.
 //! - A backup without options stays where nothing is better by more than chance.
 //! - Measurements encrypt nothing and know nothing of a configuration.
+//! - All measurements together keep to the time: each has a limit, and what is measured last has its time kept.
 //!
-//! Leaves to others: the order of the steps (`search.rs`), the measurement (`measured.rs`), the report (`told.rs`).
+//! Leaves to others: the order of the steps (`search.rs`), their time (`time.rs`), the measurement (`measured.rs`), the report
+//! (`told.rs`).
 
 mod door;
 mod measured;
 #[cfg(test)]
 mod pretended;
 mod search;
+mod time;
 mod told;
 
 use std::path::PathBuf;
@@ -26,7 +29,8 @@ use uuid::Uuid;
 use door::{CpuCeiling, Machine, Most, Setting, TrialEnd};
 pub use door::{Objective, TuneSpec};
 use measured::{ThisMachine, TrialPlaces};
-use search::{Choices, Found, HOPELESS};
+use search::{Choices, Found, HOPELESS, TriedCodec};
+use time::TimePlan;
 
 use crate::platform;
 use crate::report::Report;
@@ -39,21 +43,21 @@ pub struct Tuned {
     pub configuration: String,
 }
 
-/// The first measurements are about this part of the whole time; the search has room for some twenty-five.
-const PARTS: u32 = 25;
-const EACH_LEAST: Duration = Duration::from_secs(1);
-const EACH_MOST: Duration = Duration::from_secs(8);
 /// The most stripes below each address of an object store.
 const STRIPES_EACH: usize = 8;
 const STRIPES_MAX: usize = 64;
 /// MAXTRANSFERSIZE besides the default of 1 MiB.
 const BUFFER_BYTES: [usize; 3] = [256 << 10, 2 << 20, 4 << 20];
+/// Factors of the BUFFERCOUNT that a backup takes by itself.
+const BUFFERS: [usize; 1] = [2];
 /// Ceilings of CPU time, in percent of the machine.
 const CEILINGS: [f64; 4] = [10.0, 25.0, 50.0, 75.0];
 /// Without a window, half of the machine is the workload's.
 const CEILING: f64 = 50.0;
 /// The part of the window that a prediction may take.
 const SURE: f64 = 0.9;
+/// The part of the time in which a ceiling is looked for.
+const CEILING_PART: u32 = 4;
 
 /// Makes all measurements. Calls `on_step` with one line for each.
 ///
@@ -61,12 +65,16 @@ const SURE: f64 = 0.9;
 pub fn tune(context: &RunContext, spec: &TuneSpec, on_step: &dyn Fn(&str)) -> Result<Tuned> {
     let platform = platform::record(context, &directories(spec));
     let places = places(context, spec)?;
-    let each = (spec.time / PARTS).clamp(EACH_LEAST, EACH_MOST);
-    let mut machine = ThisMachine::new(context, &spec.source, &places, (each, spec.time), on_step);
+    let plan = TimePlan::of(spec.time);
+    let mut machine = ThisMachine::new(context, &spec.source, &places, plan, on_step);
+    if spec.objective == Objective::Workload {
+        machine.reserve = plan.whole / CEILING_PART;
+    }
     let mut choices = choices(context, spec);
     if spec.within.is_some() {
         // The size of the source is known from a backup that has begun.
-        machine.measure_below(&choices.start, &Most::ANYTHING, None)?;
+        let left_s = machine.left_s();
+        machine.measure_below(&choices.start, &Most::ANYTHING, (None, left_s))?;
         choices.most_pace = most_pace(spec, machine.source_bytes);
         ensure!(
             choices.most_pace.is_some(),
@@ -75,6 +83,7 @@ pub fn tune(context: &RunContext, spec: &TuneSpec, on_step: &dyn Fn(&str)) -> Re
         );
     }
     let found = search::search(&choices, &mut machine)?;
+    machine.reserve = Duration::ZERO;
     let ceiling = match spec.objective {
         Objective::Workload => ceiling(&mut machine, &choices, &found)?,
         _ => None,
@@ -131,22 +140,30 @@ fn choices(context: &RunContext, spec: &TuneSpec) -> Choices {
     let serves = |algorithm: Algorithm| context.accelerators.iter().any(|a| a.serves(algorithm));
     let codecs = codecs_for(spec.objective, &spec.algorithms, &serves);
     let mut start = defaults(spec.to.len());
-    let has_start = |codec: &&(Algorithm, Level, OffloadMode)| {
-        (codec.0, codec.1) == (start.algorithm, start.level)
-    };
+    let has_start = |codec: &&TriedCodec| (codec.0, codec.1) == (start.algorithm, start.level);
     if !codecs.iter().any(|codec| has_start(&codec))
         && let Some(&(algorithm, level, _)) = codecs.first()
     {
         (start.algorithm, start.level) = (algorithm, level);
     }
+    choices_from(spec.objective, start, codecs, stripes_of(spec))
+}
+
+/// With the buffers that are tried on every machine.
+fn choices_from(
+    objective: Objective,
+    start: Setting,
+    codecs: Vec<TriedCodec>,
+    stripes: Vec<usize>,
+) -> Choices {
     Choices {
-        objective: spec.objective,
+        objective,
         most_pace: None,
         start,
         codecs,
-        stripes: stripes_of(spec),
+        stripes,
         buffer_bytes: BUFFER_BYTES.to_vec(),
-        buffers: vec![2],
+        buffers: BUFFERS.to_vec(),
     }
 }
 
@@ -170,7 +187,7 @@ fn codecs_for(
     objective: Objective,
     allowed: &[Algorithm],
     serves: &dyn Fn(Algorithm) -> bool,
-) -> Vec<(Algorithm, Level, OffloadMode)> {
+) -> Vec<TriedCodec> {
     use Algorithm::{Lz4, MsXpress, None, Pages, QatDeflate, Zstd};
     use Level::{High, Low, Medium};
     const ALL: [(Algorithm, Level); 13] = [
@@ -230,7 +247,8 @@ fn ceiling(
             None => *percent >= CEILING,
         });
     for percent in percents {
-        if !machine.has_time() {
+        let left_s = machine.left_s();
+        if left_s < found.cost.wall_s {
             return Ok(None);
         }
         let most = Most {
@@ -239,7 +257,7 @@ fn ceiling(
                 .map_or(f64::INFINITY, |most| HOPELESS * most),
             ..Most::ANYTHING
         };
-        let trial = machine.measure_below(&found.setting, &most, Some(percent))?;
+        let trial = machine.measure_below(&found.setting, &most, (Some(percent), left_s))?;
         let keeps = choices
             .most_pace
             .is_none_or(|most| trial.cost.pace() <= most);

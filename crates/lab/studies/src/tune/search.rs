@@ -6,8 +6,10 @@
 //! - Of stripes the fewest are taken that are as good within the margin, and as quick whatever is compared: each is one more
 //!   file that must not be lost.
 //! - A setting that keeps the window comes before all that do not.
-//! - The best is measured once more next to the start, and the start stays where it is as good then.
-//! - Nothing here reads a clock: the machine says whether there is time.
+//! - The best is measured once more next to the start, and the start stays where it is as good then. A difference counts then from
+//!   twice as much as measurements of the best, or of the start, differed among themselves.
+//! - The time for that is kept: no setting is measured for so long that it would be lacking.
+//! - Nothing here reads a clock: the machine says how much time is left.
 //!
 //! Leaves to others: measuring (`measured.rs`), and the words of the report (`told.rs`).
 
@@ -16,15 +18,23 @@ use longshore_codec::{Algorithm, Level};
 use longshore_pipeline::OffloadMode;
 
 use super::door::{Cost, Machine, MachineTrial, Most, Objective, Setting, TrialEnd};
+use super::time::{again_limit_s, limit_s};
 
 /// A difference that counts, at least: rounds of one backup on a quiet machine differ by one or two percent.
 const MARGIN: f64 = 0.02;
+/// The most that may count where a setting is called as good as another.
+const ALIKE: f64 = 0.1;
+/// Two or three equal measurements show about half of what chance can do.
+const DOUBT: f64 = 2.0;
 /// A measurement ends where it has cost this many times what the best one has.
 pub(super) const HOPELESS: f64 = 1.3;
 /// The same in time where something else is compared: four times as long is no backup that anybody wants.
 const TOO_LONG: f64 = 4.0;
 /// Choices are gone through at most so often: a later choice may change an earlier one.
 const PASSES: usize = 2;
+
+/// An algorithm with its level, and who compresses.
+pub type TriedCodec = (Algorithm, Level, OffloadMode);
 
 /// The choices.
 #[derive(Debug, Clone)]
@@ -34,7 +44,7 @@ pub struct Choices {
     pub most_pace: Option<f64>,
     pub start: Setting,
     /// With who compresses: an accelerator may make the best of an algorithm that is not the best in software.
-    pub codecs: Vec<(Algorithm, Level, OffloadMode)>,
+    pub codecs: Vec<TriedCodec>,
     /// Ascending.
     pub stripes: Vec<usize>,
     /// MAXTRANSFERSIZE besides the default.
@@ -59,6 +69,8 @@ pub enum StepVerdict {
     InMemory,
     /// The backup would take longer than the window.
     TooLong,
+    /// Ended because the time of the search was over.
+    OutOfTime,
     /// Measured once more at the end.
     Again,
 }
@@ -69,6 +81,8 @@ pub struct SearchStep {
     pub cost: Cost,
     /// The number of buffers that it took.
     pub buffers: usize,
+    /// The measurement, with all that begins and ends it.
+    pub took_s: f64,
     pub verdict: StepVerdict,
 }
 
@@ -92,18 +106,36 @@ pub struct Found {
 pub(super) fn search(choices: &Choices, machine: &mut dyn Machine) -> Result<Found> {
     let mut steps = Vec::new();
     for _ in 0..2 {
-        let trial = machine.measure(&choices.start, &Most::ANYTHING)?;
+        let left_s = machine.left_s();
+        let trial = machine.measure(&choices.start, &Most::ANYTHING, left_s)?;
         ensure!(
-            trial.end == TrialEnd::Measured,
+            trial.end != TrialEnd::InMemory,
             "memory held all that was backed up in the time, so nothing is known of the places: give --time more"
         );
         steps.push(SearchStep {
             setting: choices.start,
             cost: trial.cost,
             buffers: machine.buffers(),
-            verdict: StepVerdict::Start,
+            took_s: trial.took_s,
+            verdict: match trial.end {
+                TrialEnd::Measured => StepVerdict::Start,
+                _ => StepVerdict::OutOfTime,
+            },
         });
     }
+    if steps[1].verdict == StepVerdict::OutOfTime {
+        // The same was so much slower that there is time for nothing else.
+        return Ok(Found {
+            setting: choices.start,
+            cost: steps[0].cost,
+            start: steps[0].cost,
+            steps,
+            margin: MARGIN,
+            is_cut: true,
+        });
+    }
+    // The first one may have gone on for longer than what it counts, so the second is the one that tells.
+    let took_s = steps[1].took_s;
     let (first, second) = (steps[0].cost, steps[1].cost);
     let (a, b) = (choices.objective.of(&first), choices.objective.of(&second));
     let noise = (a - b).abs() / a.min(b).max(f64::MIN_POSITIVE);
@@ -111,6 +143,7 @@ pub(super) fn search(choices: &Choices, machine: &mut dyn Machine) -> Result<Fou
         choices,
         machine,
         best: (choices.start, better_of(choices.objective, first, second)),
+        took_s: (took_s, took_s),
         // Both are of one setting: their difference is chance.
         margin: noise.max(MARGIN),
         steps,
@@ -140,6 +173,8 @@ struct Search<'a> {
     choices: &'a Choices,
     machine: &'a mut dyn Machine,
     best: (Setting, Cost),
+    /// Of a measurement of the start, and of the best.
+    took_s: (f64, f64),
     margin: f64,
     steps: Vec<SearchStep>,
     is_cut: bool,
@@ -172,8 +207,9 @@ impl Search<'_> {
                 continue;
             };
             let is_taken = self.best.0.stripes == stripes;
-            if !is_taken && stripes < now.stripes && self.is_as_good(&tried, &cost) {
-                self.best = (Setting { stripes, ..now }, tried);
+            if !is_taken && stripes < now.stripes && self.is_as_good(&tried.cost, &cost) {
+                self.best = (Setting { stripes, ..now }, tried.cost);
+                self.took_s.1 = tried.took_s;
                 let mut steps = self.steps.iter_mut();
                 if let Some(step) = steps.find(|step| step.setting == self.best.0) {
                     step.verdict = StepVerdict::Simpler;
@@ -217,31 +253,39 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Measures a setting that was not measured yet, and takes it if it is better. Returns its cost, if it reached the end.
-    fn attempt(&mut self, setting: Setting) -> Result<Option<Cost>> {
+    /// Measures a setting that was not measured yet, and takes it if it is better. Returns its step, if it reached the end.
+    fn attempt(&mut self, setting: Setting) -> Result<Option<SearchStep>> {
         if let Some(known) = self.steps.iter().find(|step| step.setting == setting) {
-            let is_known = !matches!(known.verdict, StepVerdict::GivenUp | StepVerdict::InMemory);
-            return Ok(is_known.then_some(known.cost));
+            use StepVerdict::{GivenUp, InMemory, OutOfTime};
+            let is_known = !matches!(known.verdict, GivenUp | InMemory | OutOfTime);
+            return Ok(is_known.then_some(*known));
         }
-        if !self.machine.has_time() {
+        let Some(limit_s) = limit_s(self.machine.left_s(), self.took_s) else {
             self.is_cut = true;
             return Ok(None);
-        }
-        let trial = self.machine.measure(&setting, &self.most())?;
+        };
+        let trial = self.machine.measure(&setting, &self.most(), limit_s)?;
         let verdict = self.judge(&trial);
-        self.push(setting, trial.cost, verdict);
-        if verdict == StepVerdict::Taken {
-            self.best = (setting, trial.cost);
+        self.push(setting, &trial, verdict);
+        match verdict {
+            StepVerdict::Taken => {
+                self.best = (setting, trial.cost);
+                self.took_s.1 = trial.took_s;
+            }
+            StepVerdict::OutOfTime => self.is_cut = true,
+            _ => {}
         }
-        Ok((trial.end == TrialEnd::Measured).then_some(trial.cost))
+        let step = self.steps.last().copied();
+        Ok(step.filter(|_| trial.end == TrialEnd::Measured))
     }
 
     /// Called right after the setting was measured.
-    fn push(&mut self, setting: Setting, cost: Cost, verdict: StepVerdict) {
+    fn push(&mut self, setting: Setting, trial: &MachineTrial, verdict: StepVerdict) {
         self.steps.push(SearchStep {
             setting,
-            cost,
+            cost: trial.cost,
             buffers: self.machine.buffers(),
+            took_s: trial.took_s,
             verdict,
         });
     }
@@ -251,6 +295,7 @@ impl Search<'_> {
         match (self.keeps_window(&trial.cost), self.keeps_window(&best)) {
             _ if trial.end == TrialEnd::GivenUp => StepVerdict::GivenUp,
             _ if trial.end == TrialEnd::InMemory => StepVerdict::InMemory,
+            _ if trial.end == TrialEnd::OutOfTime => StepVerdict::OutOfTime,
             (false, true) => StepVerdict::TooLong,
             (true, false) => StepVerdict::Taken,
             // Before the window is kept, time is what matters.
@@ -311,12 +356,29 @@ impl Search<'_> {
         let mut of_best = vec![self.best.1];
         if best != start {
             for (setting, costs) in [(best, &mut of_best), (start, &mut of_start)] {
-                let again = self.machine.measure(&setting, &Most::ANYTHING)?.cost;
-                self.push(setting, again, StepVerdict::Again);
-                costs.push(again);
+                let left_s = self.machine.left_s();
+                let limit_s = match setting == best {
+                    true => again_limit_s(left_s, self.took_s.0),
+                    false => left_s,
+                };
+                let again = self.machine.measure(&setting, &Most::ANYTHING, limit_s)?;
+                match again.end {
+                    TrialEnd::Measured => {
+                        self.push(setting, &again, StepVerdict::Again);
+                        costs.push(again.cost);
+                    }
+                    // Much slower than before: what was found is not confirmed.
+                    _ => {
+                        self.push(setting, &again, StepVerdict::OutOfTime);
+                        self.is_cut = true;
+                    }
+                }
             }
         }
         let objective = self.choices.objective;
+        let of_equal = [&of_start, &of_best].map(|costs| DOUBT * apart(objective, costs));
+        self.margin = of_equal.into_iter().fold(self.margin, f64::max);
+        let quickest_start = least(objective, &of_start);
         let (of_start, of_best) = (middle(objective, of_start), middle(objective, of_best));
         let stays = best == start
             || match (self.keeps_window(&of_best), self.keeps_window(&of_start)) {
@@ -324,9 +386,11 @@ impl Search<'_> {
                 (false, true) => true,
                 (false, false) => of_start.pace() <= of_best.pace(),
                 (true, true) => {
-                    let is_simpler = best.stripes < start.stripes;
+                    // Where equal measurements differ much, nobody knows what is as good.
+                    let is_simpler = best.stripes < start.stripes && self.margin <= ALIKE;
                     let is_as_good = is_simpler && self.is_as_good(&of_best, &of_start);
-                    !(is_as_good || self.is_better(&of_best, &of_start))
+                    // The worst of the best against the best of the start: the one was chosen for being lucky once.
+                    !(is_as_good || self.is_better(&of_best, &quickest_start))
                 }
             };
         let (setting, cost) = match stays {
@@ -342,6 +406,21 @@ impl Search<'_> {
             is_cut: self.is_cut,
         })
     }
+}
+
+/// The distance of equal measurements, as a part of the least.
+fn apart(objective: Objective, costs: &[Cost]) -> f64 {
+    let costs = costs.iter().map(|cost| objective.of(cost));
+    let least = costs.clone().fold(f64::INFINITY, f64::min);
+    let most = costs.fold(0.0, f64::max);
+    (most - least) / least.max(f64::MIN_POSITIVE)
+}
+
+/// The least by what is compared, of at least one.
+fn least(objective: Objective, costs: &[Cost]) -> Cost {
+    let all = costs.iter().copied();
+    all.reduce(|a, b| better_of(objective, a, b))
+        .unwrap_or(costs[0])
 }
 
 /// The one in the middle by what is compared; of an even number, the worse one of the two.

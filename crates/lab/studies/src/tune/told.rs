@@ -1,7 +1,8 @@
 //! The report of a search, and its result as a configuration.
 //!
 //! Invariants
-//! - A prediction is called one, and what weakens the result stands in the headline.
+//! - A prediction is called modelled, and what weakens the result stands in the headline.
+//! - Each heading and each caption says what was measured.
 //! - The command line and the configuration say the same.
 //!
 //! Leaves to others: the search, and the forms of a report (`report/`).
@@ -90,7 +91,7 @@ impl Told<'_> {
         if let Some(seconds) = self.predicted_s(&self.cost()) {
             let _ = write!(
                 said,
-                " A backup will take about {}, without what begins and ends it.",
+                " Modelled from what was measured: a backup takes about {}, without what begins and ends it.",
                 duration(seconds)
             );
         }
@@ -109,7 +110,7 @@ impl Told<'_> {
         if found.margin > NOISY {
             let _ = write!(
                 said,
-                " Two equal measurements differed by {:.0} %: measure on a quieter machine, or give --time more.",
+                " Equal measurements differed so much that less than {:.0} % may be chance: measure on a quieter machine, or give --time more.",
                 100.0 * found.margin
             );
         }
@@ -140,7 +141,7 @@ impl Told<'_> {
         let configuration = self.configuration();
         let lines = configuration.lines().filter(|line| !line.is_empty());
         Section {
-            heading: "What to set".into(),
+            heading: "What to set, as measured".into(),
             prose,
             table: Some(Table {
                 columns: vec![Column::text("longshore.toml")],
@@ -222,7 +223,7 @@ impl Told<'_> {
         let predicted = self.predicted_s(&self.cost());
         let slower = predicted.map_or(String::new(), |seconds| {
             format!(
-                ", when a backup takes more than {} (a quarter more than predicted)",
+                ", when a backup takes more than {} (a quarter more than modelled)",
                 duration(seconds * AGAIN)
             )
         });
@@ -269,7 +270,7 @@ impl Told<'_> {
         let names = self.found.steps.iter().map(|step| step.setting.to_string());
         let rate = |step: &SearchStep| Some(1e-6 / step.cost.pace());
         Section {
-            heading: "Steps".into(),
+            heading: "Steps, all measured".into(),
             prose,
             table: Some(Table {
                 columns: vec![
@@ -283,7 +284,7 @@ impl Told<'_> {
                 row_values: self.found.steps.iter().map(row).collect(),
             }),
             charts: vec![Chart {
-                title: "Speed".into(),
+                title: "Speed, measured".into(),
                 form: ReportFormat::Bar,
                 x: Positions {
                     label: "Setting, in the order of the steps".into(),
@@ -309,7 +310,8 @@ fn words(verdict: StepVerdict) -> &'static str {
         StepVerdict::NotBetter => "not better",
         StepVerdict::GivenUp => "given up early",
         StepVerdict::InMemory => "not measured: memory held all of it",
-        StepVerdict::TooLong => "would take too long",
+        StepVerdict::TooLong => "would take too long (modelled)",
+        StepVerdict::OutOfTime => "not measured to its end: the time was over",
         StepVerdict::Again => "measured again",
     }
 }
@@ -441,5 +443,21 @@ mod tests {
         );
         assert!(said.contains("give --time more"), "{said}");
         assert!(told.again().contains("more than 4 min"), "{}", told.again());
+        // The prediction has one word, and everything that was measured the other.
+        assert!(
+            said.contains("Modelled from what was measured: a backup takes about"),
+            "{said}"
+        );
+        assert!(
+            told.again().contains("more than modelled"),
+            "{}",
+            told.again()
+        );
+        for section in told.report(Vec::new()).sections {
+            let captions = section.charts.iter().map(|chart| &chart.title);
+            for text in captions.chain([&section.heading]) {
+                assert!(text.contains("measured"), "{text}");
+            }
+        }
     }
 }

@@ -139,8 +139,7 @@ fn modelled() -> OurValues {
 }
 
 fn queries(bench: &Workbench) -> Result<OurValues> {
-    let (mut section, asked) = cache_figures::queries(&spec(bench))?;
-    section.heading = format!("{} (modelled)", section.heading);
+    let (section, asked) = cache_figures::queries(&spec(bench))?;
     let mut measured = modelled();
     let slower = |one: &Asked| one.slower_percent();
     let (flash, optane): (Vec<_>, Vec<_>) = asked.iter().partition(|one| slower(one) > 0.0);
@@ -175,13 +174,13 @@ fn queries(bench: &Workbench) -> Result<OurValues> {
     let recorded =
         "The requests are a real server's, recorded; the times of both drives are modelled.";
     measured.findings.push(recorded.into());
+    measured.findings.push(cache_figures::signs(&asked));
     measured.sections = vec![section];
     Ok(measured)
 }
 
 fn grid(bench: &Workbench) -> Result<OurValues> {
-    let (mut section, lines) = cache_figures::latency(&spec(bench))?;
-    section.heading = format!("{} (modelled)", section.heading);
+    let (section, lines) = cache_figures::latency(&spec(bench))?;
     let mut measured = modelled();
     if let (Some(shallow), Some(deep)) = (lines.first(), lines.last()) {
         measured.add("small", shallow.1.first().copied().unwrap_or(f64::NAN));

@@ -22,7 +22,9 @@ use anyhow::Result;
 use super::part::SamplePart;
 use super::store::{LoadResult, Loader, SampleLocation};
 use market::Market;
+pub use names::symbol;
 use people::People;
+pub use schema::{INDEXES, TABLES};
 
 /// Bytes by which the file grows for each further customer.
 const CUSTOMER_BYTES: f64 = 138e3;
@@ -43,7 +45,7 @@ pub fn load(
     part: &SamplePart,
     on_progress: &dyn Fn(&'static str, u64),
 ) -> Result<(LoadResult, i64)> {
-    let loader = Loader::create(place, schema::TABLES, on_progress)?;
+    let loader = Loader::create(place, TABLES, on_progress)?;
     // Whole customers and their securities are coarse in a small file, so their numbers follow from the requested
     // size, and corrections change the number of trades.
     let customers = (units(part.want_bytes as f64).round() as i64).max(1);
@@ -54,5 +56,5 @@ pub fn load(
     trades::load(&loader, part, trades, &market, &mut people)?;
     people.load_accounts(&loader)?;
     let ids = customers.max(market.securities.len() as i64);
-    Ok((loader.finish(&schema::INDEXES, part.wal)?, ids))
+    Ok((loader.finish(&INDEXES, part.wal)?, ids))
 }
