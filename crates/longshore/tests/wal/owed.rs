@@ -480,7 +480,7 @@ fn the_list_stays_the_servers_when_root_pushes() {
     for path in made {
         assert_eq!(owner(&path), user, "{}", path.display());
     }
-    // What root has stored in an archive is root's.
+    // A file that root has stored in an archive is root's.
     server.user().own(Path::new(&shop.far_archive()));
     server.psql("alter system reset archive_command");
     server.psql("select pg_reload_conf()");

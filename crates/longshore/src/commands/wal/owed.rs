@@ -3,7 +3,7 @@
 //! Invariants
 //! - A file leaves the list only where the archive has its content, or where the user gives up what is lost.
 //! - Debts of another database of the configuration are never taken.
-//! - The list stays the server's: nobody else changes it, since a new file would be theirs. What root changes is given back.
+//! - The list stays the server's: nobody else changes it, since a new file would be theirs. A change by root is given back.
 //!
 //! Leaves to others: the list and bringing (`longshore-wal`, `follow.rs`), and the words (`debt.rs`).
 
