@@ -536,7 +536,8 @@ fn statements_without_a_recipient_run_and_write_no_backup() {
 }
 
 /// The limit of core files of a run that waits for its input or for whoever takes its output, once it is 0 or `wait` has passed.
-fn core_limit(stage: &Stage, line: &str, wait: std::time::Duration) -> String {
+/// `None`: no limit but 0 can be set here.
+fn core_limit(stage: &Stage, line: &str, wait: std::time::Duration) -> Option<String> {
     use std::process::Stdio;
     let words: Vec<&str> = line.split_whitespace().collect();
     let program = stage.command(&words);
@@ -556,9 +557,12 @@ fn core_limit(stage: &Stage, line: &str, wait: std::time::Duration) -> String {
         };
     }
     let mut child = shell.spawn().unwrap();
+    let name = format!("/proc/{}/comm", child.id());
     let limits = format!("/proc/{}/limits", child.id());
     let until = std::time::Instant::now() + wait;
     let limit = loop {
+        // Before that it is the shell, with the limit of whoever runs this test.
+        let is_begun = std::fs::read_to_string(&name).is_ok_and(|name| name.trim() == "longshore");
         let text = std::fs::read_to_string(&limits).unwrap();
         let row = text
             .lines()
@@ -567,8 +571,12 @@ fn core_limit(stage: &Stage, line: &str, wait: std::time::Duration) -> String {
             .and_then(|row| row.split_whitespace().next())
             .unwrap()
             .to_owned();
-        let is_over = soft == "0" || std::time::Instant::now() > until;
+        let is_over = is_begun && (soft == "0" || std::time::Instant::now() > until);
         match child.try_wait().unwrap() {
+            Some(status) if status.code() == Some(99) => {
+                eprintln!("skipped: core files cannot be allowed here");
+                return None;
+            }
             Some(status) => panic!("{line}: {status}"),
             None if is_over => break soft,
             None => std::thread::sleep(std::time::Duration::from_millis(20)),
@@ -576,7 +584,7 @@ fn core_limit(stage: &Stage, line: &str, wait: std::time::Duration) -> String {
     };
     child.kill().unwrap();
     child.wait().unwrap();
-    limit
+    Some(limit)
 }
 
 /// Goal: what is in memory with a key is in no file after a crash, whichever command has it.
@@ -592,12 +600,19 @@ fn a_process_with_a_key_leaves_no_memory_in_a_file() {
         &format!("backup app.db --to - --encrypt-to {to}"),
         "sql",
     ] {
-        assert_eq!(core_limit(&stage, line, minute), "0", "{line}");
+        let Some(limit) = core_limit(&stage, line, minute) else {
+            return;
+        };
+        assert_eq!(limit, "0", "{line}");
     }
     // Without a key a crash may be looked into.
     let second = std::time::Duration::from_secs(1);
     for line in ["restore - --to out", "backup app.db --to -"] {
-        assert_eq!(core_limit(&stage, line, second), "4096", "{line}");
+        assert_eq!(
+            core_limit(&stage, line, second).as_deref(),
+            Some("4096"),
+            "{line}"
+        );
     }
 }
 
