@@ -59,6 +59,7 @@ dpkg-deb:dpkg
 rpmbuild:rpm
 cpio:cpio
 /usr/lib/*/odbc/libtdsodbc.so:tdsodbc
+/usr/lib/*/libodbc.so.2:libodbc2
 "
 python_modules="cryptography dissect.util xpress9 pymssql moto flask flask-cors pyyaml py-partiql-parser"
 python_modules="$python_modules ansible-lint==26.10.1"
