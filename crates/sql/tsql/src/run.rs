@@ -3,7 +3,7 @@
 //! Invariants
 //! - A batch is parsed whole before any of it runs.
 //! - A statement that fails reports it, and the next one runs, as in SQL Server; a few mistakes end the batch
-//!   ([`ends_own_batch`]).
+//!   ([`ends_own_batch`]), and so does the refusal of a statement on which others depend ([`decides`]).
 //!
 //! Leaves to others: parsing (`syntax`), and what a statement does (`statement`, `query`).
 
@@ -326,6 +326,7 @@ impl Session {
             ..outer_place
         };
         let inner_database = std::mem::replace(&mut self.database, outer_database);
+        self.say(true);
         if inner_database != *database {
             let (from, to) = (&inner_database, &self.database);
             out.sink.database_changed(from, to)?;
@@ -482,6 +483,9 @@ impl Session {
             Statement::Throw(_) => Failure::Thrown,
             _ => Failure::Usual,
         };
+        let is_refused = messages
+            .iter()
+            .any(|m| m.number == message::NOT_HERE.number);
         let line = out.line;
         let said: Vec<_> = match statement {
             // The lines are those of the error that is raised again.
@@ -508,6 +512,8 @@ impl Session {
             return match self.fail(said, how, out) {
                 // A nested batch that does not parse does not end the outer one.
                 Err(Stop::EndOwnBatch) if is_call => Ok(()),
+                // What the rest was to depend on is not known.
+                Ok(()) if is_refused && decides(statement) => Err(Stop::EndBatch),
                 other => other,
             };
         };
@@ -583,6 +589,7 @@ impl Session {
                 self.transactions = 0;
                 self.transaction_name = None;
                 self.doomed = false;
+                self.say(true);
                 said
             }
             Err(refused) => {
@@ -628,6 +635,7 @@ impl Session {
             } => self.assign(variable, operator, value),
             Statement::SetOption(words) => {
                 self.set_option(&self.option_words(words)?)?;
+                self.say(true);
                 out.nocount = self.nocount;
                 Ok(out.done(Command::Other, None)?)
             }
@@ -666,11 +674,13 @@ impl Session {
             Statement::Try { body, catch } => self.try_catch(body, catch, out),
             Statement::Transaction(what) => {
                 let said = self.transaction(*what)?;
+                self.say(true);
                 told_and_done(said, out)
             }
             Statement::NamedTransaction(what, name) => {
                 let name = self.name_of(name)?;
                 let said = self.named_transaction(*what, &name)?;
+                self.say(true);
                 told_and_done(said, out)
             }
             Statement::Break => Err(Stop::Break),
@@ -1082,6 +1092,41 @@ fn told_and_done(said: Vec<Message>, out: &mut Out) -> Flow {
         out.say(message)?;
     }
     Ok(out.done(Command::Other, None)?)
+}
+
+/// Whether other statements may depend on what this one finds or changes: then nothing after its refusal is as it was meant.
+fn decides(statement: &Statement) -> bool {
+    match statement {
+        Statement::Refused { what, text } => {
+            let changes = [
+                "EXECUTE AS",
+                "BEGIN DISTRIBUTED",
+                "ALTER DATABASE",
+                "SETUSER",
+            ];
+            let queries = ["SET ", "DECLARE ", "INSERT ", "DELETE ", "UPDATE "];
+            let text = text.to_ascii_uppercase();
+            let begins = |word: &&str| text.starts_with(word);
+            changes.iter().any(|words| what.starts_with(words))
+                || (queries.iter().any(begins) && !text.starts_with("UPDATE STATISTICS"))
+        }
+        // A branch or a body that fails has said so itself.
+        Statement::If { .. }
+        | Statement::While { .. }
+        | Statement::Assign { .. }
+        | Statement::Declare(_)
+        | Statement::Query(_)
+        | Statement::ReturnValue(_)
+        | Statement::DeclareCursor(_)
+        | Statement::SetCursor { .. }
+        | Statement::OpenCursor(_)
+        | Statement::Fetch(_)
+        | Statement::Insert(_)
+        | Statement::Update(_)
+        | Statement::Delete(_)
+        | Statement::Merge(_) => true,
+        _ => false,
+    }
 }
 
 /// Statements that leave `@@ERROR` unchanged: IF, loops, blocks and calls keep the value of the last statement inside,

@@ -186,6 +186,7 @@ impl Session {
         session.place.level = i64::try_from(call.level).unwrap_or(i64::MAX);
         session.function_code = call.code;
         session.asker = Some(call.session);
+        session.told.date_first = call.date_first;
         session
     }
 
@@ -308,6 +309,7 @@ impl Session {
     pub(crate) fn begin_implicitly(&mut self) {
         if self.implicit && self.transactions == 0 {
             self.transactions = 1;
+            self.say(true);
         }
     }
 

@@ -426,6 +426,9 @@ fn the_master_key_opens_by_its_passwords_and_by_the_service_key() {
         &mut session,
         "ALTER MASTER KEY DROP ENCRYPTION BY SERVICE MASTER KEY",
     );
+    let sealed = "SELECT name, is_master_key_encrypted_by_server FROM sys.databases ORDER BY name";
+    let sealed_now = |session: &mut Session| rows(&run(session, sealed));
+    assert_eq!(sealed_now(&mut session), [["master", "0"], ["shop", "0"]]);
     let verify = "RESTORE VERIFYONLY FROM DISK = 'a.bak'";
     assert_eq!(fails(&mut session, verify), [15581, 3013]);
     // It encrypts without its key.
@@ -453,6 +456,7 @@ fn the_master_key_opens_by_its_passwords_and_by_the_service_key() {
         "ALTER MASTER KEY ADD ENCRYPTION BY SERVICE MASTER KEY",
     );
     ok(&mut stage.session(), verify);
+    assert_eq!(sealed_now(&mut other), [["master", "1"], ["shop", "0"]]);
     ok(
         &mut other,
         "ALTER MASTER KEY REGENERATE WITH ENCRYPTION BY PASSWORD = 'the third one'",

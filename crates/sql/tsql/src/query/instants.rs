@@ -84,7 +84,7 @@ fn moment_of(numbers: &[i64]) -> Option<DateTime> {
     Some(date.to_datetime(time))
 }
 
-/// The first moment of a part: the part, the moment, its type.
+/// The first moment of a part: the part, the moment, its type, the day that begins a week (1: Monday).
 pub(super) fn truncated(arguments: &[Value]) -> Result<Value> {
     let of = kind(&arguments[2]);
     let word = text(&arguments[0]);
@@ -121,7 +121,11 @@ pub(super) fn truncated(arguments: &[Value]) -> Result<Value> {
         }
         DatePart::Month => date.first_of_month().at(0, 0, 0, 0),
         DatePart::DayOfYear | DatePart::Day => date.at(0, 0, 0, 0),
-        DatePart::Week => days_back(date.weekday().to_sunday_zero_offset()).at(0, 0, 0, 0),
+        DatePart::Week => {
+            let first = whole_day(&arguments[3]);
+            let since = (date.weekday().to_monday_one_offset() - first).rem_euclid(7);
+            days_back(since).at(0, 0, 0, 0)
+        }
         DatePart::IsoWeek => days_back(date.weekday().to_monday_zero_offset()).at(0, 0, 0, 0),
         DatePart::Hour => at_part(0, 0, 0),
         DatePart::Minute => at_part(minute, 0, 0),
@@ -137,6 +141,14 @@ pub(super) fn truncated(arguments: &[Value]) -> Result<Value> {
     match of {
         Type::Time(scale) => Ok(Value::Temporal(Temporal::Time(begin.wall().time(), scale))),
         of => convert(&Value::Temporal(begin), of),
+    }
+}
+
+/// The day that begins a week, 1 to 7; 7, a Sunday, for what is none.
+fn whole_day(value: &Value) -> i8 {
+    match value {
+        Value::Int(day @ 1..=7) => *day as i8,
+        _ => 7,
     }
 }
 

@@ -89,6 +89,8 @@ pub(crate) struct FunctionCall {
     pub login: Login,
     /// `@@SPID`
     pub session: u32,
+    /// `@@DATEFIRST`
+    pub date_first: i64,
     /// The batches, functions and views around it.
     pub level: usize,
     pub cancel: Arc<AtomicBool>,

@@ -830,7 +830,6 @@ const OFF: &[&str] = &[
     "is_in_standby",
     "is_ledger_on",
     "is_local_cursor_default",
-    "is_master_key_encrypted_by_server",
     "is_memory_optimized_elevate_to_snapshot_on",
     "is_memory_optimized_enabled",
     "is_merge_published",
@@ -856,6 +855,13 @@ const OFF: &[&str] = &[
 /// Databases that statements can back up, and master: maintenance solutions run commands from it, if it is there. SQL
 /// Server's other own databases are not listed.
 fn databases(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
+    // Only master has a master key here.
+    let is_sealed = |id: i64| match server.keys.rows() {
+        _ if id >= DATABASE_FIRST => Value::bit(false),
+        Ok(keys) => Value::bit(keys.master.is_some_and(|key| key.by_service.is_some())),
+        // What cannot be read keeps nobody from the other columns.
+        Err(_) => Value::Null,
+    };
     let row = |(id, name): (i64, String)| {
         let restoring = server.kept.sequence(&name).is_some();
         let (state, state_desc) = match server.database(&name) {
@@ -902,6 +908,7 @@ fn databases(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
             ("page_verify_option_desc", Value::text("CHECKSUM")),
             ("containment", Value::Int(0)),
             ("containment_desc", Value::text("NONE")),
+            ("is_master_key_encrypted_by_server", is_sealed(id)),
         ];
         row.extend(ON.iter().map(|name| (*name, Value::bit(true))));
         row.extend(OFF.iter().map(|name| (*name, Value::bit(false))));

@@ -54,7 +54,6 @@ impl Translator<'_> {
     ) -> Result<Option<TypedSql>, Message> {
         let kind = match (name, arguments.len()) {
             ("HAS_PERMS_BY_NAME", 3..=5) => Type::Int,
-            ("IS_MEMBER", 1) | ("IS_ROLEMEMBER", 1 | 2) => Type::Int,
             ("FN_HADR_BACKUP_IS_PREFERRED_REPLICA", 1) => Type::Bit,
             _ => return Ok(None),
         };

@@ -13,7 +13,7 @@
 
 use sqlparser::ast::{
     BinaryOperator, CaseWhen, CastKind, CharacterLength, DataType, Expr, GroupByExpr, Ident, Query,
-    SetExpr, TrimWhereField, UnaryOperator, Value as Literal,
+    SelectItem, SetExpr, TrimWhereField, UnaryOperator, Value as Literal,
 };
 
 use super::comparison::{Side, Sides, comparison};
@@ -39,6 +39,36 @@ fn condition(sql: impl Into<Sql>) -> TypedSql {
 
 fn not(negated: bool) -> &'static str {
     if negated { "NOT " } else { "" }
+}
+
+/// The collation that a query of one column names for it. Errors: 448, 468.
+fn collation_of(query: &Query) -> Result<Option<Collation>, Message> {
+    fn of_set(set: &SetExpr) -> Result<Option<Collation>, Message> {
+        match set {
+            SetExpr::Select(select) => match select.projection.as_slice() {
+                [SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }] => {
+                    of_item(expr)
+                }
+                _ => Ok(None),
+            },
+            SetExpr::Query(query) => collation_of(query),
+            SetExpr::SetOperation { left, right, .. } => match (of_set(left)?, of_set(right)?) {
+                (None, None) => Ok(None),
+                (left, right) => Collation::of_both(left, right, "UNION").map(Some),
+            },
+            _ => Ok(None),
+        }
+    }
+    fn of_item(expr: &Expr) -> Result<Option<Collation>, Message> {
+        match expr {
+            Expr::Nested(inner) => of_item(inner),
+            Expr::Collate { collation, .. } => {
+                Collation::named(&tables::parts(collation).join(".")).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+    of_set(&query.body)
 }
 
 impl Translator<'_> {
@@ -253,7 +283,7 @@ impl Translator<'_> {
         let (sql, kind, _) = self.subquery(query)?;
         let alias = self.new_alias();
         let right = TypedSql::of(format!("{alias}.{}", column_alias(0)), kind);
-        let collate = left.collate.unwrap_or_default();
+        let collate = Collation::of_both(left.collate, collation_of(query)?, "comparison")?;
         let (left, right) = self.alike(left, right);
         let collation = left.kind().is_text().then_some(collate);
         let holds = left.sql.binary(word, right.sql.collated(collation));
@@ -600,9 +630,12 @@ impl Translator<'_> {
         let (sql, kind, _) = self.subquery(query)?;
         let alias = self.new_alias();
         let right = TypedSql::of(format!("{alias}.{}", column_alias(0)), kind);
-        let collate = left.collate;
+        let collate = Collation::of_both(left.collate, collation_of(query)?, "comparison")?;
         let (left, right) = self.alike(left, right);
-        let left = TypedSql { collate, ..left };
+        let left = TypedSql {
+            collate: Some(collate),
+            ..left
+        };
         let not = not(negated);
         if let Type::DateTimeOffset(_) = left.kind() {
             // As in `sides`: the offset does not count.

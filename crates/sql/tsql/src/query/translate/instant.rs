@@ -68,7 +68,8 @@ impl Translator<'_> {
                 };
                 let at = self.widened(at, Some(kind));
                 let own = self.bind_type(kind);
-                let sql = Sql::call("ts_datetrunc", [part, at, own]);
+                let first = self.bind(Value::Int(self.context.date_first));
+                let sql = Sql::call("ts_datetrunc", [part, at, own, first]);
                 Ok(Some(TypedSql::of(sql, kind)))
             }
             _ => Ok(None),

@@ -171,6 +171,20 @@ const SERVER_ROLES: &[&str] = &[
     "sysadmin",
 ];
 
+/// SQL Server's fixed roles of a database, and whether each login is in it: all but those that only take rights away.
+const DATABASE_ROLES: &[(&str, bool)] = &[
+    ("db_accessadmin", true),
+    ("db_backupoperator", true),
+    ("db_datareader", true),
+    ("db_datawriter", true),
+    ("db_ddladmin", true),
+    ("db_denydatareader", false),
+    ("db_denydatawriter", false),
+    ("db_owner", true),
+    ("db_securityadmin", true),
+    ("public", true),
+];
+
 /// Properties of an object that scripts ask for; NULL for others.
 fn object_property(o: &StoredObject, property: &str) -> Value {
     let is = |kinds: &[&str]| Value::bit(kinds.contains(&o.object.kind.as_str()));
@@ -497,6 +511,11 @@ impl Translator<'_> {
             }
             ("IS_SRVROLEMEMBER", [role] | [role, _]) => {
                 let all = SERVER_ROLES.iter().map(|name| (text(name), int(1)));
+                (role, all.collect(), Type::Int)
+            }
+            ("IS_MEMBER", [role]) | ("IS_ROLEMEMBER", [role] | [role, _]) => {
+                let all = DATABASE_ROLES.iter();
+                let all = all.map(|(name, is_in)| (text(name), int(i64::from(*is_in))));
                 (role, all.collect(), Type::Int)
             }
             ("DATABASEPROPERTY", [database, property]) => {

@@ -237,6 +237,7 @@ impl Translator<'_> {
                 server: context.server.clone(),
                 login: context.login.clone(),
                 session: context.id,
+                date_first: context.date_first,
                 level: context.place.level.unsigned_abs() as usize + self.views_open + 1,
                 cancel: context.cancel.clone(),
                 code: context.function_code,
@@ -245,6 +246,12 @@ impl Translator<'_> {
             },
         });
         Ok(format!("uf{number}({})", given.join(", ")))
+    }
+
+    /// Whether a script has created a function of rows with this name.
+    pub(super) fn is_of_rows(&self, name: &ObjectName) -> bool {
+        let found = self.own(&tables::parts(name));
+        found.is_some_and(|o| matches!(o.object.kind.as_str(), "IF" | "TF"))
     }
 
     /// A function of rows, in FROM and after APPLY: one of a script, one of XML, or one of the server's.

@@ -167,7 +167,9 @@ impl Translator<'_> {
                 alias,
                 args: Some(arguments),
                 ..
-            } if are_hints(&arguments.args) => self.named(name, alias.as_ref()),
+            } if are_hints(&arguments.args) && !self.is_of_rows(name) => {
+                self.named(name, alias.as_ref())
+            }
             TableFactor::Table {
                 name,
                 alias,
