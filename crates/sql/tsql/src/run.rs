@@ -1104,7 +1104,7 @@ fn decides(statement: &Statement) -> bool {
                 "ALTER DATABASE",
                 "SETUSER",
             ];
-            let queries = ["SET ", "DECLARE ", "INSERT ", "DELETE ", "UPDATE "];
+            let queries = ["SET @", "DECLARE ", "INSERT ", "DELETE ", "UPDATE "];
             let text = text.to_ascii_uppercase();
             let begins = |word: &&str| text.starts_with(word);
             changes.iter().any(|words| what.starts_with(words))
