@@ -290,7 +290,10 @@ pub struct Sql {
     ///
     /// Others on this machine can see the arguments of a program: give no password on a command line. Without it the user is
     /// that of the process.
-    #[arg(short = 'P', long, value_name = "TEXT", value_parser = unread, hide_short_help = true)]
+    // A refusal of clap's would show a password with a hyphen. -U takes none: with the name left out it would take -P, and the
+    // password would be what is shown.
+    #[arg(short = 'P', long, value_name = "TEXT", allow_hyphen_values = true, value_parser = unread,
+        hide_short_help = true)]
     pub password: Option<Unread>,
 
     /// Print results and messages only, as without the option: they are the answer.

@@ -452,6 +452,10 @@ fn a_login_is_refused_and_its_password_is_not_shown() {
         &["-U", "sa", "-P", "verysecret"][..],
         &["-Usa"],
         &["-Pverysecret"],
+        &["-U", "sa", "-P", "-verysecret"],
+        &["-U", "sa", "-P--verysecret"],
+        &["-P", "--verysecret"],
+        &["--password=-verysecret"],
     ] {
         let ran = stage.sql(&[options, &["-Q", "PRINT 'ran'"]].concat());
         let said = text(&ran.stdout) + &text(&ran.stderr);
@@ -461,6 +465,58 @@ fn a_login_is_refused_and_its_password_is_not_shown() {
             !said.contains("verysecret") && !said.contains("ran\n"),
             "{said}"
         );
+    }
+}
+
+/// Goal: Ctrl-C ends the command also under a limit that has passed meanwhile or not.
+#[test]
+fn ctrl_c_ends_a_script_under_a_limit() {
+    let stage = Stage::new();
+    let script = stage.path("long.sql");
+    let lines = "PRINT 'begun'\nGO\nWAITFOR DELAY '10:00:00'\nGO\nPRINT 'on'\nGO\n";
+    std::fs::write(&script, lines).unwrap();
+    let mut command = stage.command(&["-t", "3600", "-i", script.to_str().unwrap()]);
+    let mut child = command
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut first = String::new();
+    std::io::BufRead::read_line(&mut lines, &mut first).unwrap();
+    assert_eq!(first, "begun\n");
+    let sent = std::process::Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(sent.unwrap().success());
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut lines, &mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{rest}");
+    assert!(!rest.contains("on\n"), "{rest}");
+}
+
+/// Goal: files that two commands name by different ways are one, and nothing in them is lost.
+#[test]
+fn results_and_errors_go_to_one_file_that_both_name() {
+    let stage = Stage::new();
+    let file = stage.path("all.txt");
+    let (script, shown) = (stage.path("one.sql"), file.to_str().unwrap());
+    let indirect = format!("{}/./all.txt", stage.path("").to_str().unwrap());
+    let lines = format!(
+        ":out {shown}\n:error {indirect}\nPRINT 'one'\nGO\nSELECT * FROM nothing\nGO\nPRINT 'two'\nGO\n\
+         :out stdout\nPRINT 'apart'\nGO\n:out {shown}\nPRINT 'three'\nGO\n:out STDERR\nPRINT 'aside'\nGO\n"
+    );
+    std::fs::write(&script, lines).unwrap();
+    for options in [&[][..], &["-o", shown]] {
+        let ran = stage.sql(&[options, &["-i", script.to_str().unwrap()]].concat());
+        assert_eq!(text(&ran.stdout), "apart\n", "{}", text(&ran.stderr));
+        assert!(text(&ran.stderr).contains("aside\n"));
+        let all = std::fs::read_to_string(&file).unwrap();
+        let lines: Vec<&str> = all.lines().collect();
+        assert!(
+            lines[0] == "one" && lines[1].starts_with("Msg 208"),
+            "{all}"
+        );
+        assert!(lines.contains(&"two") && lines.contains(&"three"), "{all}");
     }
 }
 

@@ -3,9 +3,9 @@
 //! Invariants
 //! - A character that an encoding lacks is written as `?`; bytes that are no text of it are refused when they are read.
 //!
-//! Leaves to others: byte order marks of scripts, which go before (`mod.rs`), and the files (`show.rs`).
+//! Leaves to others: byte order marks of files with scripts, which go before (`mod.rs`), and the files (`show.rs`).
 
-use std::io;
+use std::io::{self, BufRead, Read};
 
 /// An encoding of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -82,6 +82,66 @@ impl Encoding {
     }
 }
 
+/// The lines of a script as they arrive, without their ends. A line that is not of the encoding is an error.
+pub struct Lines<R> {
+    reader: R,
+    encoding: Encoding,
+    is_begun: bool,
+}
+
+impl<R: BufRead> Lines<R> {
+    pub fn new(reader: R, encoding: Encoding) -> Lines<R> {
+        Lines {
+            reader,
+            encoding,
+            is_begun: false,
+        }
+    }
+
+    /// The bytes up to the end of a line, and with it.
+    fn bytes(&mut self) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        loop {
+            let had = bytes.len();
+            self.reader.read_until(b'\n', &mut bytes)?;
+            if self.encoding != Encoding::Utf16 {
+                return Ok(bytes);
+            }
+            // The byte may be the lower or the upper half of a unit.
+            if bytes.len() == had {
+                return Ok(bytes);
+            }
+            if bytes.len() % 2 == 1 {
+                self.reader.by_ref().take(1).read_to_end(&mut bytes)?;
+            }
+            if bytes.ends_with(&[b'\n', 0]) {
+                return Ok(bytes);
+            }
+        }
+    }
+}
+
+impl<R: BufRead> Iterator for Lines<R> {
+    type Item = io::Result<String>;
+
+    fn next(&mut self) -> Option<io::Result<String>> {
+        let bytes = match self.bytes() {
+            Ok(bytes) if bytes.is_empty() => return None,
+            Ok(bytes) => bytes,
+            Err(error) => return Some(Err(error)),
+        };
+        let is_first = !std::mem::replace(&mut self.is_begun, true);
+        Some(self.encoding.decoded(bytes).map(|line| {
+            let line = match is_first {
+                true => line.strip_prefix('\u{feff}').unwrap_or(&line),
+                false => &line,
+            };
+            let line = line.strip_suffix('\n').unwrap_or(line);
+            line.strip_suffix('\r').unwrap_or(line).to_owned()
+        }))
+    }
+}
+
 fn wide(byte: u8) -> char {
     match byte {
         0x80..=0x9f => HIGH[usize::from(byte - 0x80)],
@@ -114,6 +174,23 @@ mod tests {
         );
         assert!(Encoding::Utf16.decoded(vec![0x61]).is_err());
         assert!(Encoding::Utf8.decoded(vec![0xe9]).is_err());
+    }
+
+    #[test]
+    fn lines_arrive_in_each_encoding() {
+        // U+0A0A and U+010A have the byte of a line's end in their units.
+        let text = "\u{feff}SELECT '\u{a0a}\u{10a}'\r\n\nGO";
+        for encoding in [Encoding::Utf8, Encoding::Utf16] {
+            let bytes = encoding.encoded(text);
+            let lines = Lines::new(&bytes[..], encoding).map(Result::unwrap);
+            let lines: Vec<String> = lines.collect();
+            assert_eq!(lines, ["SELECT '\u{a0a}\u{10a}'", "", "GO"], "{encoding:?}");
+        }
+        let mut lines = Lines::new(&[0xe9, b'\n'][..], Encoding::Windows1252);
+        assert_eq!(lines.next().unwrap().unwrap(), "\u{e9}");
+        assert!(lines.next().is_none());
+        let mut lines = Lines::new(&[0xe9, b'\n'][..], Encoding::Utf8);
+        assert!(lines.next().unwrap().is_err());
     }
 
     #[test]

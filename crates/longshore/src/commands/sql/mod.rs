@@ -20,9 +20,10 @@ mod script;
 mod show;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, IsTerminal};
+use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use longshore_facts as facts;
@@ -31,7 +32,7 @@ use longshore_tsql::{Login, Server, Session, Sink, Value};
 use serde::Serialize;
 
 use self::advice::{Advised, BatchOrigin};
-use self::encoding::Encoding;
+use self::encoding::{Encoding, Lines};
 use self::limit::TimeLimit;
 use self::prompt::{Prompt, UserInput};
 use self::record::{Keep, OutputPiece};
@@ -71,17 +72,28 @@ struct Terminal<'a> {
     severity_max: u8,
     /// The names of the databases.
     names: Vec<String>,
-    /// The files that results went to, as the script or an option names each.
-    opened: Vec<(String, Arc<OutputFile>)>,
+    /// The files that results went to.
+    opened: Vec<Opened>,
     /// The encoding of scripts without a byte order mark.
     script_encoding: Encoding,
     /// The encoding of files with results.
     file_encoding: Encoding,
     /// The most time of a batch.
     limit: Option<Duration>,
+    /// Set by Ctrl-C; under a limit it is another flag than the session's.
+    interrupt: Arc<AtomicBool>,
     /// How long each batch took is told: 0 in words, 1 in numbers.
     statistics: Option<u8>,
     packet_len: u16,
+}
+
+/// A file that results went to.
+struct Opened {
+    /// As the script or an option names it first.
+    named: String,
+    /// The file system and the number of the file: two names may be those of one file.
+    id: (u64, u64),
+    file: Arc<OutputFile>,
 }
 
 pub fn run(options: &Sql, context: &Context) -> Result<Exit, Failure> {
@@ -105,7 +117,7 @@ pub fn run(options: &Sql, context: &Context) -> Result<Exit, Failure> {
         None => Ok(()),
     };
     let ended = ended.and_then(|()| statements(options, &mut script, &mut terminal));
-    for (named, file) in &terminal.opened {
+    for Opened { named, file, .. } in &terminal.opened {
         if let Some(why) = file.lost() {
             let text = format!("{named}: the results are incomplete");
             return Err(Failure::unwritten(text, why));
@@ -134,12 +146,20 @@ pub fn run(options: &Sql, context: &Context) -> Result<Exit, Failure> {
 fn open<'a>(options: &Sql, context: &'a Context) -> Result<Terminal<'a>, Failure> {
     let backups = options.backup_directory.as_deref();
     let setup = configured::setup(&options.database, backups, context)?;
-    let cancel = setup.context.cancel.clone();
+    let interrupt = setup.context.cancel.clone();
+    let limit = options.query_timeout.map(|s| Duration::from_secs(s.into()));
+    let cancel = match limit {
+        Some(_) => Arc::default(),
+        None => interrupt.clone(),
+    };
     let (script_encoding, encoding) = encodings(options)?;
     let file_encoding = match options.unicode_output {
         true => Encoding::Utf16,
         false => encoding,
     };
+    let mut opened = Vec::new();
+    let file = options.output_file.as_deref();
+    let file = file.map(|path| output_file(context, path, file_encoding, &mut opened));
     let style = Style {
         encoding,
         fixed_width: options.fixed_width.map_or(0, usize::from),
@@ -151,17 +171,11 @@ fn open<'a>(options: &Sql, context: &'a Context) -> Result<Terminal<'a>, Failure
         width: options.width.map(usize::from),
         variable_width: options.variable_width.map_or(WIDTH_MAX, usize::from),
         message_level: options.message_level,
-        file: options
-            .output_file
-            .as_deref()
-            .map(|path| output_file(context, path, file_encoding))
-            .transpose()?,
+        file: file.transpose()?,
+        results_to_stderr: false,
         to_stderr: options.to_stderr,
         server: setup.name.clone(),
     };
-    let opened = style.file.iter().zip(&options.output_file);
-    let opened = opened.map(|(file, path)| (format!("-o {}", path.display()), file.clone()));
-    let opened = opened.collect();
     let login = Login {
         user: facts::user_name(),
         host: options.workstation.clone().unwrap_or_else(facts::host_name),
@@ -181,7 +195,8 @@ fn open<'a>(options: &Sql, context: &'a Context) -> Result<Terminal<'a>, Failure
         opened,
         script_encoding,
         file_encoding,
-        limit: options.query_timeout.map(|s| Duration::from_secs(s.into())),
+        limit,
+        interrupt,
         statistics: options.statistics,
         packet_len: packet_len(options),
     })
@@ -220,9 +235,8 @@ fn check_login(options: &Sql) -> Result<(), Failure> {
 
 /// As sqlcmd ends: failed statements count only if the options say so.
 fn exit_of(options: &Sql, terminal: &Terminal, ended: Result<(), ScriptEnd>) -> Exit {
-    let interrupted = terminal.session.cancel_flag();
     match ended {
-        _ if interrupted.load(std::sync::atomic::Ordering::Relaxed) => Exit::Interrupted,
+        _ if terminal.interrupt.load(Ordering::Relaxed) => Exit::Interrupted,
         Err(ScriptEnd::Failed) => Exit::No,
         _ if options.exit_on_error && terminal.failed => Exit::No,
         _ if options
@@ -271,8 +285,10 @@ fn output_file(
     context: &Context,
     path: &Path,
     encoding: Encoding,
+    opened: &mut Vec<Opened>,
 ) -> Result<Arc<OutputFile>, Failure> {
-    open_output(context, path, encoding).map_err(|error| {
+    let named = format!("-o {}", path.display());
+    open_output(context, path, encoding, (named, opened)).map_err(|error| {
         let failure = Failure::usage(
             format!("-o {}: the file cannot be written", path.display()),
             "name a file in a directory that exists, then run the command again",
@@ -281,39 +297,47 @@ fn output_file(
     })
 }
 
-/// A file for results, which is empty but for its mark.
+/// A file for results, which is empty but for its mark; one that is open already goes on. `opened`: its name for messages, and the
+/// files that are open.
 fn open_output(
     context: &Context,
     path: &Path,
     encoding: Encoding,
+    (named, opened): (String, &mut Vec<Opened>),
 ) -> std::io::Result<Arc<OutputFile>> {
-    let open = || {
-        let absolute = std::path::absolute(path)?;
-        let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
-            return Err(std::io::ErrorKind::IsADirectory.into());
-        };
-        let dir = context.storage.dir(parent)?;
-        let name = Path::new(name);
-        match dir.open_own(name, 0) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                dir.open(name, OpenHow::CreateNew)
-            }
-            opened => {
-                let file = opened?;
-                // Devices have no length.
-                if file.stat()?.kind == FileKind::File {
-                    file.set_len(0)?;
-                }
-                Ok(file)
-            }
-        }
+    let absolute = std::path::absolute(path)?;
+    let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
+        return Err(std::io::ErrorKind::IsADirectory.into());
     };
-    let file = OutputFile::new(open()?, encoding);
+    let dir = context.storage.dir(parent)?;
+    let name = Path::new(name);
+    let (found, is_new) = match dir.open_own(name, 0) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            (dir.open(name, OpenHow::CreateNew)?, true)
+        }
+        found => (found?, false),
+    };
+    let stat = found.stat()?;
+    let id = (stat.dev, stat.ino);
+    // A file that is open is not cut: what was written stays, and what follows is behind it.
+    if let Some(known) = opened.iter().find(|known| known.id == id) {
+        return Ok(known.file.clone());
+    }
+    // Devices have no length.
+    if !is_new && stat.kind == FileKind::File {
+        found.set_len(0)?;
+    }
+    let file = Arc::new(OutputFile::new(found, encoding));
     if encoding == Encoding::Utf16 {
         // The reason of a failed write is kept.
         let _lost = file.put("\u{feff}");
     }
-    Ok(Arc::new(file))
+    opened.push(Opened {
+        named,
+        id,
+        file: file.clone(),
+    });
+    Ok(file)
 }
 
 /// The batch that options request before the first statement.
@@ -437,7 +461,8 @@ fn from_stdin(script: &mut Script, terminal: &mut Terminal) -> Result<(), Script
     if stdin.is_terminal() && std::io::stdout().is_terminal() {
         return from_person(script, terminal);
     }
-    for line in stdin.lock().lines() {
+    let encoding = terminal.script_encoding;
+    for line in Lines::new(stdin.lock(), encoding) {
         match line {
             Ok(line) => script.line(&line, terminal)?,
             Err(error) => {
@@ -548,8 +573,9 @@ impl Terminal<'_> {
             quits: false,
             last: None,
         };
-        let cancel = self.session.cancel_flag();
-        let limit = self.limit.and_then(|limit| TimeLimit::begin(limit, cancel));
+        let (interrupt, cancel) = (self.interrupt.clone(), self.session.cancel_flag());
+        let limit = self.limit;
+        let limit = limit.and_then(|limit| TimeLimit::begin(limit, interrupt, cancel));
         let begun = self.context.clock.now();
         let ran = self
             .session
@@ -574,11 +600,7 @@ impl Terminal<'_> {
         if quits {
             return Err(ScriptEnd::Failed);
         }
-        if self
-            .session
-            .cancel_flag()
-            .load(std::sync::atomic::Ordering::Relaxed)
-        {
+        if self.interrupt.load(Ordering::Relaxed) {
             return Err(ScriptEnd::Failed);
         }
         let outcome = match ran.failed() || is_late {
@@ -617,17 +639,16 @@ impl Client for Terminal<'_> {
         let file = match is("stdout") || is("stderr") {
             true => None,
             false => {
-                let opened = open_output(self.context, Path::new(to), self.file_encoding);
-                let file = opened.map_err(|e| e.to_string())?;
-                self.opened.push((to.to_owned(), file.clone()));
-                Some(file)
+                let opened = (to.to_owned(), &mut self.opened);
+                let file = open_output(self.context, Path::new(to), self.file_encoding, opened);
+                Some(file.map_err(|e| e.to_string())?)
             }
         };
         match (what, file) {
-            (Redirected::Results, None) if is("stderr") => {
-                return Err("results do not go to standard error".to_owned());
+            (Redirected::Results, file) => {
+                self.style.results_to_stderr = file.is_none() && is("stderr");
+                self.style.file = file;
             }
-            (Redirected::Results, file) => self.style.file = file,
             (Redirected::Errors, Some(file)) => self.style.errors = Some(ErrorsTo::File(file)),
             (Redirected::Errors, None) if is("stderr") => {
                 self.style.errors = Some(ErrorsTo::StandardError);
@@ -645,6 +666,9 @@ impl Client for Terminal<'_> {
                 let _lost = file.put(&format!("{text}\n"));
             }
             None if output.json => output.warn(text),
+            None if self.style.results_to_stderr => {
+                show::aside(&self.style.encoding.encoded(&format!("{text}\n")));
+            }
             None => output.raw(&self.style.encoding.encoded(&format!("{text}\n"))),
         }
     }

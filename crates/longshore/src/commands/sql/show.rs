@@ -38,6 +38,8 @@ pub struct Style {
     pub message_level: i8,
     /// The destination instead of standard output.
     pub file: Option<Arc<OutputFile>>,
+    /// Without a file: to standard error instead of standard output, from `:out stderr` on.
+    pub results_to_stderr: bool,
     /// 0: errors go to standard error; 1: all messages do.
     pub to_stderr: Option<u8>,
     /// The destination of errors, from `:error` on.
@@ -97,6 +99,11 @@ impl OutputFile {
     }
 }
 
+/// Writes to standard error, whose reader may be gone.
+pub fn aside(bytes: &[u8]) {
+    let _gone = io::stderr().lock().write_all(bytes);
+}
+
 /// A text as sqlcmd prints it: with its tabs and its lines. Other control characters, which media may have, could move
 /// the terminal's cursor.
 fn plain(text: &str) -> String {
@@ -153,12 +160,17 @@ impl<'a> Show<'a> {
         if let Some(file) = &self.style.file {
             return file.put(text);
         }
-        to_stdout(&self.style.encoding.encoded(text)).map_err(|_| ReceiverGone)
+        let bytes = self.style.encoding.encoded(text);
+        if self.style.results_to_stderr {
+            aside(&bytes);
+            return Ok(());
+        }
+        to_stdout(&bytes).map_err(|_| ReceiverGone)
     }
 
     /// A message that stands apart from results.
     fn put_aside(&self, text: &str) {
-        let _gone = io::stderr().lock().write_all(text.as_bytes());
+        aside(&self.style.encoding.encoded(text));
     }
 
     fn line(&self, cells: impl Iterator<Item = String>) -> Result<(), ReceiverGone> {
@@ -337,6 +349,7 @@ mod tests {
                 file: Some(Arc::new(OutputFile::new(file, Encoding::Utf8))),
                 to_stderr: None,
                 errors: None,
+                results_to_stderr: false,
                 server: "server".into(),
             };
             let mut show = Show::new(&style);
