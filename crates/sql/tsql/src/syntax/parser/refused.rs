@@ -172,10 +172,10 @@ impl<'a> Parser<'a> {
                     ";" if depth == 0 && !whole => break,
                     _ => {}
                 },
-                TokenKind::Word if depth == 0 && skipped.count > 0 && !whole => {
-                    if self.ends(&mut skipped) {
-                        break;
-                    }
+                TokenKind::Word
+                    if depth == 0 && skipped.count > 0 && !whole && self.ends(&mut skipped) =>
+                {
+                    break;
                 }
                 _ => {}
             }
