@@ -525,6 +525,29 @@ fn hints_stand_behind_a_name_without_with() {
     }
 }
 
+/// Whether the statement is refused when it is reached, with what it is called.
+fn is_refused_alone(session: &mut longshore_tsql::Session, statement: &str, what: &str) {
+    // The statements around it run, with a blank or a semicolon between them; but not after one on which they may depend.
+    let decides = DECIDES.iter().any(|begin| statement.starts_with(begin));
+    let decides = decides && !statement.starts_with("UPDATE STATISTICS");
+    for between in [" ", "\n", ";\n"] {
+        let batch = format!("PRINT 'before'{between}{statement}{between}PRINT 'after'");
+        let record = run(session, &batch);
+        let mut expected = vec!["0 before".to_owned(), refused(what)];
+        if !decides {
+            expected.push("0 after".to_owned());
+        }
+        assert_eq!(said(&record), expected, "{batch}");
+    }
+    // A branch that is not taken does nothing, and CATCH has what is.
+    let branch = format!("IF 1 = 0 BEGIN {statement} END PRINT 'on'");
+    assert_eq!(said(&run(session, &branch)), ["0 on"], "{branch}");
+    let tries = format!(
+        "BEGIN TRY {statement} PRINT 'not here' END TRY BEGIN CATCH PRINT ERROR_NUMBER() END CATCH"
+    );
+    assert_eq!(said(&run(session, &tries)), ["0 50002"], "{tries}");
+}
+
 #[test]
 fn a_refused_statement_is_refused_when_it_is_reached() {
     let stage = Stage::new();
@@ -608,25 +631,7 @@ fn a_refused_statement_is_refused_when_it_is_reached() {
         ("SELECT * FROM sysindexes", "sysindexes"),
         ("SELECT 1 OPTION (LABEL = 'x')", "OPTION (LABEL = 'X')"),
     ] {
-        // The statements around it run, with a blank or a semicolon between them; but not after one on which they may depend.
-        let decides = DECIDES.iter().any(|begin| statement.starts_with(begin));
-        let decides = decides && !statement.starts_with("UPDATE STATISTICS");
-        for between in [" ", "\n", ";\n"] {
-            let batch = format!("PRINT 'before'{between}{statement}{between}PRINT 'after'");
-            let record = run(&mut session, &batch);
-            let mut expected = vec!["0 before".to_owned(), refused(what)];
-            if !decides {
-                expected.push("0 after".to_owned());
-            }
-            assert_eq!(said(&record), expected, "{batch}");
-        }
-        // A branch that is not taken does nothing, and CATCH has what is.
-        let branch = format!("IF 1 = 0 BEGIN {statement} END PRINT 'on'");
-        assert_eq!(said(&run(&mut session, &branch)), ["0 on"], "{branch}");
-        let tries = format!(
-            "BEGIN TRY {statement} PRINT 'not here' END TRY BEGIN CATCH PRINT ERROR_NUMBER() END CATCH"
-        );
-        assert_eq!(said(&run(&mut session, &tries)), ["0 50002"], "{tries}");
+        is_refused_alone(&mut session, statement, what);
     }
     // These take all of their batch.
     for statement in [
