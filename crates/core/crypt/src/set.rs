@@ -371,7 +371,7 @@ mod tests {
                 product ^= shifted;
             }
             let carry = shifted & 1;
-            shifted = shifted >> 1 ^ carry * (0xe1 << 120);
+            shifted = (shifted >> 1) ^ (carry * (0xe1 << 120));
         }
         product
     }

@@ -216,7 +216,7 @@ fn generations_of_google_come_back_as_of_the_time_before() {
     let devices = ["gs://nightly/k/1.bak", "gs://nightly/k/2.bak"];
     let backed_up = |content: &str| {
         stage.write("data/one", content.as_bytes());
-        let stripes = [1, 2].map(|n| stage.path(&format!("{content}-{n}.bak")));
+        let stripes = [1, 2].map(|n| stage.path(format!("{content}-{n}.bak")));
         let [first, second] = stripes.each_ref().map(|path| path.to_str().unwrap());
         run("backup files:data --to", &[first, "--to", second], 0);
         run("backup sales", &[], 0);
@@ -240,7 +240,7 @@ fn generations_of_google_come_back_as_of_the_time_before() {
     let after_all = moment();
     let kept = store.listed("nightly");
 
-    let content = |name: &str| text(&std::fs::read(stage.path(&format!("{name}/one"))).unwrap());
+    let content = |name: &str| text(&std::fs::read(stage.path(format!("{name}/one"))).unwrap());
     for (name, time, expected) in [
         ("one", &after_first, "first"),
         ("two", &after_second, "second"),
