@@ -172,7 +172,7 @@ Examples:
 
 Not for: a busy machine: its other work would distort the numbers.";
 
-/// Repeats the published study: 37 backups over algorithms and stripes; or sweeps buffers or layouts.
+/// Repeats the published study: 37 backups over algorithms and stripes, or a grid of buffers.
 ///
 /// One backup to NUL, then NONE, MS_XPRESS and QAT_DEFLATE, each with 1, 2, 4, 6, 8, 10, 12, 14 and 16 stripes
 /// spread over the directories, MAXTRANSFERSIZE 4 MB. The source leaves the page cache before each, and the report says
