@@ -127,7 +127,7 @@
       pointStyle: series.dashed ? "line" : line ? SHAPES[place % SHAPES.length] : "rect",
       pointRadius: series.dashed ? 0 : series.like ? 7 : series.values.length > 40 ? 0 : 4,
       pointHoverRadius: series.like ? 9 : 6,
-      spanGaps: series.joined,
+      spanGaps: series.is_joined,
       // Points on the frame are drawn whole.
       clip: 10,
     };

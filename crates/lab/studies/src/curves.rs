@@ -97,7 +97,7 @@ mod tests {
         );
         let curve = &chart.series[0];
         assert_eq!(curve.values, [Some(200.0), None, None, Some(400.0)]);
-        assert!(curve.joined && curve.like.is_none());
+        assert!(curve.is_joined && curve.like.is_none());
         let default = &chart.series[2];
         assert_eq!(default.values, [None, Some(300.0), None, None]);
         assert_eq!(default.like.as_deref(), Some("1 MiB"));

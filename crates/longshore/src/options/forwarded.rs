@@ -25,7 +25,7 @@ const STUDIES: [(&str, &str); 12] = [
     ),
     (
         "compare",
-        "Compares algorithms and levels: time, CPU, ratio and speed-up over MS_XPRESS",
+        "Compares algorithms and levels: time, CPU, size, ratio and speed-up over MS_XPRESS",
     ),
     (
         "network",

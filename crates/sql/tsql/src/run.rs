@@ -512,7 +512,7 @@ impl Session {
             return match self.fail(said, how, out) {
                 // A nested batch that does not parse does not end the outer one.
                 Err(Stop::EndOwnBatch) if is_call => Ok(()),
-                // What the rest was to depend on is not known.
+                // The rest was to depend on something that is not known.
                 Ok(()) if is_refused && decides(statement) => Err(Stop::EndBatch),
                 other => other,
             };

@@ -684,7 +684,7 @@ fn nothing_runs_after_a_guard_that_is_refused() {
     ] {
         assert_eq!(numbers(&run(&mut session, &batch)), [50002], "{batch}");
     }
-    // What is absent decides nothing, nor does the statement around it; and CATCH has the refusal.
+    // A statement that is absent decides nothing, nor does the one around it; and CATCH has the refusal.
     for batch in [
         "IF 1 = 1 CHECKPOINT\nPRINT 'on'",
         "IF 1 = 1 BEGIN GRANT SELECT ON t TO x\nEND\nPRINT 'on'",

@@ -229,7 +229,7 @@ pub struct Sweep {
         value_parser = clap::value_parser!(u8).range(20..=100))]
     pub cool: Option<u8>,
 
-    /// How often all backups of the study are made, in their order; the medians count.
+    /// Rounds of all backups of the study, in their order; the medians count.
     ///
     /// The default is 1, as in the published study, so chance may decide, and the headline says so. With 3 the tables
     /// have ranges, too. The sweep of --buffers has 3 of its own.

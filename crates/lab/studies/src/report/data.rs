@@ -312,7 +312,7 @@ pub struct Series {
     pub dashed: bool,
     /// Its line passes places at which it has no value, because other series have points there.
     #[serde(default)]
-    pub joined: bool,
+    pub is_joined: bool,
     /// The series whose colour it has, of which it shows a part or another state.
     #[serde(default)]
     pub like: Option<String>,
@@ -333,7 +333,7 @@ impl Series {
             name: name.into(),
             axis: Side::Left,
             dashed: false,
-            joined: false,
+            is_joined: false,
             like: None,
             values,
         }
@@ -342,7 +342,7 @@ impl Series {
     /// The same, with a line that passes places at which it has no value.
     pub fn joined(self) -> Series {
         Series {
-            joined: true,
+            is_joined: true,
             ..self
         }
     }

@@ -859,7 +859,7 @@ fn databases(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
     let is_sealed = |id: i64| match server.keys.rows() {
         _ if id >= DATABASE_FIRST => Value::bit(false),
         Ok(keys) => Value::bit(keys.master.is_some_and(|key| key.by_service.is_some())),
-        // What cannot be read keeps nobody from the other columns.
+        // An answer that cannot be read keeps nobody from the other columns.
         Err(_) => Value::Null,
     };
     let row = |(id, name): (i64, String)| {
