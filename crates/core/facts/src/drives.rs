@@ -11,16 +11,13 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::disk::{Mount, mount_of};
 use crate::pci::first_line;
 
 /// Devices are on devices no deeper than this: a file on a logical volume on a mirror on partitions has four.
 const DEPTH_MAX: usize = 8;
-/// The kernel's block devices, by their numbers.
-const BLOCK: &str = "/sys/dev/block";
 
 /// The names of the drives that hold `path`, such as `sda`; for a file system without a block device one name of what
 /// holds it, such as `memory` or `nfs server`. `path` must exist; symbolic links are followed.
@@ -50,62 +47,65 @@ pub fn groups_apart(of: &[BTreeSet<String>]) -> usize {
 
 fn collect(path: &Path, depth: usize, drives: &mut BTreeSet<String>) -> io::Result<()> {
     let mount = mount_of(path)?;
-    let (major, minor) = device_of(&mount);
-    if major == 0 {
-        drives.insert(name_without_device(&mount));
+    let Some(device) = block_device(Path::new("/sys"), &mount) else {
+        drives.insert(match mount.device.0 {
+            0 => name_without_device(&mount),
+            // A container may hide the machine's devices, and two of its numbers may be parts of one drive.
+            _ => "hidden device".to_owned(),
+        });
         return Ok(());
-    }
-    let device = Path::new(BLOCK).join(format!("{major}:{minor}"));
-    match fs::canonicalize(&device) {
-        Ok(device) => whole_drives(&device, depth, drives),
-        // A container may hide the machine's devices, and two of its numbers may be parts of one drive.
-        Err(_) => {
-            drives.insert("hidden device".to_owned());
-            Ok(())
-        }
-    }
-}
-
-/// The device's number; of Btrfs, whose mounts have none, that of the device that was mounted.
-fn device_of(mount: &Mount) -> (u32, u32) {
-    if mount.device.0 != 0 {
-        return mount.device;
-    }
-    let source = Path::new(&mount.source);
-    match fs::metadata(source) {
-        Ok(found) if source.starts_with("/dev") && found.rdev() != 0 => (
-            rustix::fs::major(found.rdev()),
-            rustix::fs::minor(found.rdev()),
-        ),
-        _ => (0, 0),
-    }
-}
-
-/// The drives below a block device; `device` is its directory in sysfs, without symbolic links.
-fn whole_drives(device: &Path, depth: usize, drives: &mut BTreeSet<String>) -> io::Result<()> {
-    let whole = match device.join("partition").exists() {
-        true => device.parent().unwrap_or(device),
-        false => device,
     };
-    let name = whole.file_name().unwrap_or_default().to_string_lossy();
-    let below = fs::read_dir(whole.join("slaves")).into_iter().flatten();
-    let below: Vec<_> = below.filter_map(Result::ok).collect();
-    let file = first_line(&whole.join("loop/backing_file")).ok().flatten();
-    if depth > 0 {
-        for entry in &below {
-            whole_drives(&fs::canonicalize(entry.path())?, depth - 1, drives)?;
+    insert_drives(&device, depth, drives);
+    Ok(())
+}
+
+/// The directory in sysfs of the block device below a file system, without symbolic links. Some file systems, such as btrfs, have
+/// numbers of their own and name the device. `sys` is the mount point of sysfs.
+pub(super) fn block_device(sys: &Path, mount: &Mount) -> Option<PathBuf> {
+    let found = match mount.device {
+        (0, _) => {
+            let named = Path::new(&mount.source);
+            let real = named.starts_with("/dev").then(|| fs::canonicalize(named))?;
+            let name = real.ok()?.file_name()?.to_owned();
+            sys.join("class/block").join(name)
         }
-        if let Some(file) = &file
-            && collect(Path::new(file), depth - 1, drives).is_ok()
-        {
-            return Ok(());
+        (major, minor) => sys.join("dev/block").join(format!("{major}:{minor}")),
+    };
+    fs::canonicalize(found).ok()
+}
+
+/// The whole devices below a block device, as directories in sysfs: that of a partition, and those of a volume's parts.
+pub(super) fn whole_devices(device: &Path) -> BTreeSet<PathBuf> {
+    fn walk(device: &Path, depth: usize, found: &mut BTreeSet<PathBuf>) {
+        let whole = match device.join("partition").exists() {
+            true => device.parent().unwrap_or(device),
+            false => device,
+        };
+        let parts = fs::read_dir(whole.join("slaves")).into_iter().flatten();
+        let parts = parts.filter_map(|part| fs::canonicalize(part.ok()?.path()).ok());
+        let parts: Vec<PathBuf> = parts.collect();
+        if depth == 0 || parts.is_empty() {
+            found.insert(whole.to_owned());
+            return;
         }
-        if !below.is_empty() {
-            return Ok(());
+        parts.iter().for_each(|part| walk(part, depth - 1, found));
+    }
+    let mut found = BTreeSet::new();
+    walk(device, DEPTH_MAX, &mut found);
+    found
+}
+
+/// The names of the drives below a block device, and below the file behind a loop device.
+fn insert_drives(device: &Path, depth: usize, drives: &mut BTreeSet<String>) {
+    for whole in whole_devices(device) {
+        let file = first_line(&whole.join("loop/backing_file")).ok().flatten();
+        let is_followed = file
+            .is_some_and(|file| depth > 0 && collect(Path::new(&file), depth - 1, drives).is_ok());
+        if !is_followed {
+            let name = whole.file_name().unwrap_or_default();
+            drives.insert(named(&name.to_string_lossy()));
         }
     }
-    drives.insert(named(&name));
-    Ok(())
 }
 
 /// The drive of a whole block device's name.
@@ -153,7 +153,6 @@ fn name_without_device(mount: &Mount) -> String {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
-    use std::path::PathBuf;
 
     use super::*;
 
@@ -188,7 +187,7 @@ mod tests {
         let (_root, at) = devices();
         let of = |device: &str| {
             let mut drives = BTreeSet::new();
-            whole_drives(&at.join(device), DEPTH_MAX, &mut drives).unwrap();
+            insert_drives(&at.join(device), DEPTH_MAX, &mut drives);
             drives
         };
         assert_eq!(of("sda/sda1"), set(&["sda"]));

@@ -17,6 +17,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::disk::Mount;
+use super::drives::{block_device, whole_devices};
 use super::pci::first_line;
 
 /// hwmon drivers of processor sensors.
@@ -30,9 +31,6 @@ const CPU: [&str; 5] = [
 
 /// hwmon drivers of drive sensors.
 const DRIVE: [&str; 2] = ["nvme", "drivetemp"];
-
-/// A volume on a volume on a volume is followed so far.
-const DEPTH_MAX: u32 = 8;
 
 /// Degrees Celsius; `None` without a sensor.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -65,7 +63,11 @@ impl Sensors {
     pub fn find(sys: &Path, mounts: &[Mount]) -> Sensors {
         let mut drives = BTreeSet::new();
         for mount in mounts {
-            drives.extend(block_device(sys, mount).map_or_else(Vec::new, |d| whole_drives(&d, 0)));
+            let device = block_device(sys, mount);
+            let wholes = device
+                .map(|device| whole_devices(&device))
+                .unwrap_or_default();
+            drives.extend(wholes.iter().flat_map(|whole| devices_of(whole)));
         }
         let mut found = Sensors::default();
         for sensor in entries(&sys.join("class/hwmon")) {
@@ -123,38 +125,9 @@ fn temperature_files(sensor: &Path) -> Vec<PathBuf> {
     entries(sensor).into_iter().filter(is_input).collect()
 }
 
-/// The directory of the block device below a file system. Some file systems, such as btrfs, have numbers of their own and
-/// name the device.
-fn block_device(sys: &Path, mount: &Mount) -> Option<PathBuf> {
-    let found = match mount.device {
-        (0, _) => {
-            let named = Path::new(&mount.source);
-            let real = named.starts_with("/dev").then(|| fs::canonicalize(named))?;
-            let name = real.ok()?.file_name()?.to_owned();
-            sys.join("class/block").join(name)
-        }
-        (major, minor) => sys.join("dev/block").join(format!("{major}:{minor}")),
-    };
-    fs::canonicalize(found).ok()
-}
-
-/// The devices of the drives below a block device: that of a partition's drive, and those of a volume's parts.
-fn whole_drives(block: &Path, depth: u32) -> Vec<PathBuf> {
-    if depth > DEPTH_MAX {
-        return Vec::new();
-    }
-    if block.join("partition").exists() {
-        let whole = block.parent();
-        return whole.map_or_else(Vec::new, |whole| whole_drives(whole, depth + 1));
-    }
-    let parts = entries(&block.join("slaves"));
-    if !parts.is_empty() {
-        let parts = parts.iter().filter_map(|part| fs::canonicalize(part).ok());
-        return parts
-            .flat_map(|part| whole_drives(&part, depth + 1))
-            .collect();
-    }
-    let Ok(device) = fs::canonicalize(block.join("device")) else {
+/// The devices of a drive that may have sensors; `whole` is the drive's block device.
+fn devices_of(whole: &Path) -> Vec<PathBuf> {
+    let Ok(device) = fs::canonicalize(whole.join("device")) else {
         return Vec::new();
     };
     // A drive with several ways to it belongs to a subsystem, which names the controllers.
