@@ -3,7 +3,7 @@
 //! Invariants
 //! - Directories on one drive are one volume, however many there are: a report calls them directories of one drive.
 //! - Emulated directories are a volume each, and the report says that they are emulated.
-//! - A drive that cannot be found out is not taken for another one.
+//! - Where a drive cannot be found out, all are taken for one.
 //!
 //! Leaves to others: finding the drives (`longshore-facts`), and emulating devices (`paced`).
 
@@ -41,13 +41,11 @@ impl TargetVolumes {
                 .with_context(|| format!("cannot open directory {}", dir.display()))
         };
         let places: BTreeSet<PathBuf> = dirs.iter().map(place).collect::<Result<_>>()?;
-        let drives: Vec<BTreeSet<String>> = places
-            .iter()
-            .map(|dir| facts::drives_of(dir).unwrap_or_else(|_| ["unknown".to_owned()].into()))
-            .collect();
+        let drives: std::io::Result<Vec<BTreeSet<String>>> =
+            places.iter().map(|dir| facts::drives_of(dir)).collect();
         Ok(TargetVolumes {
             directories: places.len(),
-            drives: facts::groups_apart(&drives),
+            drives: drives.map_or(1, |drives| facts::groups_apart(&drives)),
             emulated,
         })
     }

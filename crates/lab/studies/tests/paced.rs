@@ -60,7 +60,7 @@ fn a_storage_with_emulated_devices_is_a_storage_like_any_other() {
             // A clock that waits for nobody.
             let clock: Arc<dyn Clock> = Arc::new(SimClock::new(0));
             let rates = rates(1 << 20, None);
-            let storage = PacedStorage::new(Arc::new(Host::new()), &clock, &rates, &dirs, None);
+            let storage = PacedStorage::new(Arc::new(Host::new()), &clock, &rates, &dirs, &[]);
             storage_suite::Place::in_a(temporary, Arc::new(storage.unwrap()))
         });
     }
@@ -71,7 +71,8 @@ fn a_storage_with_emulated_devices_is_a_storage_like_any_other() {
 fn backed_up(source: &Path, dirs: &[PathBuf], rates: EmulatedVolumes) -> (u64, Vec<PaceAccount>) {
     let clock: Arc<dyn Clock> = Arc::new(HostClock);
     let host = Arc::new(Host::new());
-    let paced = PacedStorage::new(host.clone(), &clock, &rates, dirs, Some(source)).unwrap();
+    let paced =
+        PacedStorage::new(host.clone(), &clock, &rates, dirs, &[source.to_owned()]).unwrap();
     let stripe = |dir: &PathBuf| DeviceSpec::File(dir.join("stripe.bak"));
     let devices: Vec<DeviceSpec> = dirs.iter().map(stripe).collect();
     let mut request = BackupRequest::new(SourceSpec::Sqlite(source.to_owned()), devices.clone());
@@ -147,7 +148,13 @@ fn a_directory_named_twice_is_one_device_and_a_source_has_its_own() {
     let dir = root.path().join("a");
     let twice = [dir.clone(), root.path().join("./a")];
     let both = rates(1 << 20, Some(2 << 20));
-    let paced = PacedStorage::new(Arc::new(Host::new()), &clock, &both, &twice, Some(&source));
+    let paced = PacedStorage::new(
+        Arc::new(Host::new()),
+        &clock,
+        &both,
+        &twice,
+        std::slice::from_ref(&source),
+    );
     let found: Vec<DeviceRate> = paced.unwrap().devices().map(|d| d.rate()).collect();
     assert_eq!(found, [both.target, both.source.unwrap()]);
     let fast = rates(1 << 40, Some(1 << 40));
@@ -165,7 +172,7 @@ fn a_device_that_the_storage_below_cannot_keep_up_with_is_told() {
     for (rate, is_doubted) in [(1 << 50, true), (1 << 22, false)] {
         let dirs = [root.path().join(rate.to_string())];
         let host = Arc::new(Host::new());
-        let paced = PacedStorage::new(host, &clock, &rates(rate, None), &dirs, None).unwrap();
+        let paced = PacedStorage::new(host, &clock, &rates(rate, None), &dirs, &[]).unwrap();
         let dir = paced.dir(&dirs[0]).unwrap();
         let file = dir.open(Path::new("file"), OpenHow::CreateNew).unwrap();
         file.write_all_at(&vec![1; 4 << 20], 0, Via::Cache).unwrap();
@@ -180,7 +187,7 @@ fn a_file_on_an_emulated_device_keeps_the_contract_of_files() {
     let clock: Arc<dyn Clock> = Arc::new(SimClock::new(0));
     let dirs = [root.path().to_owned()];
     let host = Arc::new(Host::new());
-    let paced = PacedStorage::new(host, &clock, &rates(1 << 20, None), &dirs, None).unwrap();
+    let paced = PacedStorage::new(host, &clock, &rates(1 << 20, None), &dirs, &[]).unwrap();
     let dir = paced.dir(&dirs[0]).unwrap();
     storage_suite::alone::keeps_its_contract(&|name| storage_suite::alone::Lone {
         file: storage_suite::put(&*dir, name, b""),

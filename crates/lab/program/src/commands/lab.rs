@@ -128,9 +128,6 @@ fn teller(context: &Context) -> impl Fn(sample::Progress) {
 
 fn run_sweep(options: &Sweep, context: &Context) -> Result<Exit, Failure> {
     let quick = options.stocked.quick;
-    let (_, source) = source(&options.stocked, SampleKind::Stae, context)?;
-    let run_context = context_with_accelerators(context);
-    let step = |line: &str| context.output.remark(&format!("{line}\n"));
     let algorithm = options.algorithm.unwrap_or(Algorithm::QatDeflate);
     let wrong = |what: &str, hint: &str| Err(Failure::usage(what, hint));
     if options.devices.emulate.is_some() && !options.layouts {
@@ -145,6 +142,10 @@ fn run_sweep(options: &Sweep, context: &Context) -> Result<Exit, Failure> {
             "leave --algorithm out, or add --buffers or --layouts",
         );
     }
+    // A sample takes time, so the options are looked at before.
+    let (_, source) = source(&options.stocked, SampleKind::Stae, context)?;
+    let run_context = context_with_accelerators(context);
+    let step = |line: &str| context.output.remark(&format!("{line}\n"));
     let report = if options.buffers {
         let mut spec = BuffersSpec::new(source);
         spec.algorithm = algorithm;

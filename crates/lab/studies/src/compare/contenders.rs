@@ -14,7 +14,7 @@ use longshore_accel::dispatch::InService;
 use longshore_codec::{Algorithm, Level};
 use longshore_pipeline::{BackupRequest, DeviceSpec, OffloadMode, Request, RunContext, SourceSpec};
 
-use crate::labels::by_engine;
+use crate::labels::{by_engine, counts_as};
 use crate::spread::{RoundResults, median};
 use crate::timing::{Timing, take};
 
@@ -78,6 +78,11 @@ impl Contender {
             }
         }
         all
+    }
+
+    /// Whether each backup was compressed by the engine that was asked for.
+    pub fn counts(&self) -> bool {
+        self.taken.iter().all(|taken| counts_as(self.mode, taken))
     }
 
     /// Named after the engine that compressed.

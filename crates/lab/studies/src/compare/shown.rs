@@ -21,6 +21,7 @@ pub fn finding(name: &str, all: &[Contender], conditions: Conditions) -> Option<
     let base = baseline(all)?.stored_bytes()?;
     let better = all.iter().filter(|one| {
         one.algorithm == Algorithm::QatDeflate
+            && one.counts()
             && one.stored_bytes().is_some_and(|bytes| bytes < base)
             && speed_up(one, all).is_some_and(|up| up > 1.0)
     });
@@ -39,9 +40,10 @@ pub fn finding(name: &str, all: &[Contender], conditions: Conditions) -> Option<
     })
 }
 
-/// The contenders that were measured, as the advice needs them.
+/// The contenders that were measured with the engine that was asked for, as the advice needs them.
 fn measured(all: &[Contender]) -> Vec<Measured> {
     all.iter()
+        .filter(|one| one.counts())
         .filter_map(|one| {
             Some(Measured {
                 name: one.name(),
@@ -220,8 +222,8 @@ pub fn sections(
     );
     let hardware = all.iter().any(Contender::is_accelerated).then(|| {
         format!(
-            "A row is named after the engine that compressed: hardware only if an accelerator compressed {:.0} % or more, \
-             else with its share; \"Compressed by\" is of the last round. One backup to NUL with each accelerator before, \
+            "A row is named after the engine that compressed, with its share where it had help; below {:.0} % of an accelerator \
+             that was asked for alone, it is no hardware, and is not advised; \"Compressed by\" is of the last round. One backup to NUL with each accelerator before, \
              in which it was tested, is not counted.",
             100.0 * IN_HARDWARE
         )

@@ -90,7 +90,7 @@ impl<'a> Workbench<'a> {
         };
         let (storage, clock) = (self.context.storage.clone(), &self.context.clock);
         let dirs = &self.spec.dirs;
-        let paced = PacedStorage::new(storage, clock, rates, dirs, Some(&source))?;
+        let paced = PacedStorage::new(storage, clock, rates, dirs, &[source])?;
         let context = RunContext {
             storage: Arc::new(paced.clone()),
             ..self.context.clone()

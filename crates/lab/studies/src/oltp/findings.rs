@@ -76,7 +76,7 @@ struct Counted<'a> {
 impl Counted<'_> {
     /// Costs are larger than what chance makes of quiet phases.
     fn is_beyond_chance(&self) -> bool {
-        self.lost.is_some_and(|lost| lost.abs() > self.chance)
+        self.lost.is_some_and(|lost| lost > self.chance)
     }
 }
 

@@ -49,31 +49,33 @@ impl fmt::Display for EmulatedVolumes {
 #[derive(Debug, Clone)]
 pub struct PacedStorage {
     inner: Arc<dyn Storage>,
-    devices: Arc<Vec<(PathBuf, Arc<DevicePace>)>>,
+    /// `None`: a source that is as fast as it is, also where it lies below a directory that is a device.
+    devices: Arc<Vec<(PathBuf, Option<Arc<DevicePace>>)>>,
 }
 
 impl PacedStorage {
-    /// Makes a device of each of `dirs`, which are created if missing, and of `source`, a file or a directory, if it has
-    /// a rate.
+    /// Makes a device of each of `dirs`, which are created if missing, and of each of `sources`, files and directories, if they
+    /// have a rate.
     pub fn new(
         inner: Arc<dyn Storage>,
         clock: &Arc<dyn Clock>,
         rates: &EmulatedVolumes,
         dirs: &[PathBuf],
-        source: Option<&Path>,
+        sources: &[PathBuf],
     ) -> io::Result<PacedStorage> {
-        let mut devices: Vec<(PathBuf, Arc<DevicePace>)> = Vec::new();
-        let mut put = |path: PathBuf, rate: DeviceRate| {
+        let mut devices: Vec<(PathBuf, Option<Arc<DevicePace>>)> = Vec::new();
+        let mut put = |path: PathBuf, rate: Option<DeviceRate>| {
             if !devices.iter().any(|(known, _)| *known == path) {
-                devices.push((path, Arc::new(DevicePace::new(clock.clone(), rate))));
+                let pace = rate.map(|rate| Arc::new(DevicePace::new(clock.clone(), rate)));
+                devices.push((path, pace));
             }
         };
         for dir in dirs {
             inner.create_dir_all(dir)?;
-            put(inner.canonical(dir)?, rates.target);
+            put(inner.canonical(dir)?, Some(rates.target));
         }
-        if let (Some(rate), Some(source)) = (rates.source, source) {
-            put(inner.canonical(source)?, rate);
+        for source in sources {
+            put(inner.canonical(source)?, rates.source);
         }
         Ok(PacedStorage {
             inner,
@@ -81,21 +83,22 @@ impl PacedStorage {
         })
     }
 
-    /// The devices in the order in which they were named, the source last.
+    /// The devices in the order in which they were named, those of sources last.
     pub fn devices(&self) -> impl Iterator<Item = &DevicePace> {
-        self.devices.iter().map(|(_, device)| &**device)
+        self.devices
+            .iter()
+            .filter_map(|(_, device)| device.as_deref())
     }
 
     /// A sentence for a headline, if the real storage was often slower than the devices are; `None`: it was not.
     pub fn doubt(&self) -> Option<String> {
         let accounts = self.devices().map(DevicePace::account);
-        let (late, all) = accounts.fold((0, 0), |(late, all), account| {
-            (late + account.late, all + account.requests)
-        });
-        let percent = 100.0 * late as f64 / all.max(1) as f64;
+        let late = accounts.map(|of| 100.0 * of.late as f64 / of.requests.max(1) as f64);
+        // One slow device decides, however many requests the others had.
+        let percent = late.fold(0.0, f64::max);
         (percent > LATE_PERCENT).then(|| {
             format!(
-                "The real storage was slower than the emulated devices in {percent:.0} % of their requests, so they were not \
+                "The real storage was slower than an emulated device in {percent:.0} % of its requests, so they were not \
                  as fast as stated."
             )
         })
@@ -105,7 +108,7 @@ impl PacedStorage {
     fn device_of(&self, path: &Path) -> Option<Arc<DevicePace>> {
         let holding = self.devices.iter().filter(|(of, _)| path.starts_with(of));
         let nearest = holding.max_by_key(|(of, _)| of.components().count());
-        nearest.map(|(_, device)| device.clone())
+        nearest.and_then(|(_, device)| device.clone())
     }
 
     fn dir_at(&self, path: PathBuf, dir: Arc<dyn Dir>) -> Arc<dyn Dir> {

@@ -9,10 +9,10 @@
 //!
 //! Leaves to others: the other sweeps (`stripes.rs`, `buffers.rs`), and emulating devices (`paced`).
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use longshore_codec::Algorithm;
 use longshore_io::drop_from_cache;
 use longshore_pipeline::{BackupRequest, Request, RunContext, SourceSpec};
@@ -152,10 +152,14 @@ impl LayoutCell {
 /// Makes all backups. Calls `on_step` with one line for each round.
 pub fn layouts(context: &RunContext, spec: &LayoutsSpec, on_step: &dyn Fn(&str)) -> Result<Report> {
     let platform = platform::record(context, &spec.dirs);
-    let source = path_of(&spec.source);
+    let sources = paths_of(&spec.source);
+    ensure!(
+        !sources.is_empty() || spec.emulated.is_none_or(|rates| rates.source.is_none()),
+        "a server's files are read by the server, too: --emulate-source needs a source of files"
+    );
     let paced = |rates: EmulatedVolumes| {
         let storage = context.storage.clone();
-        PacedStorage::new(storage, &context.clock, &rates, &spec.dirs, source)
+        PacedStorage::new(storage, &context.clock, &rates, &spec.dirs, &sources)
     };
     let paced = spec.emulated.map(paced).transpose()?;
     let emulated = paced.as_ref().map(|paced| RunContext {
@@ -199,12 +203,12 @@ pub fn layouts(context: &RunContext, spec: &LayoutsSpec, on_step: &dyn Fn(&str))
     Ok(report)
 }
 
-/// The file or directory of a source that has one.
-fn path_of(source: &SourceSpec) -> Option<&Path> {
+/// The files and directories of a source that has them.
+fn paths_of(source: &SourceSpec) -> Vec<PathBuf> {
     match source {
-        SourceSpec::Sqlite(path) => Some(path),
-        SourceSpec::Files(paths) => paths.first().map(AsRef::as_ref),
-        SourceSpec::Postgres(_) => None,
+        SourceSpec::Sqlite(path) => vec![path.clone()],
+        SourceSpec::Files(paths) => paths.iter().map(PathBuf::from).collect(),
+        SourceSpec::Postgres(_) => Vec::new(),
     }
 }
 

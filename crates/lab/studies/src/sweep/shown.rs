@@ -11,6 +11,7 @@ use longshore_codec::Algorithm;
 
 use super::backup::{HARDWARE, NONE, StripedBackup, StripedKind, StripesSpec, at};
 use super::ratios::{Ratios, by_stripes, level};
+use crate::limits;
 use crate::platform;
 use crate::report::{Axis, Cell, Chart, Column, Report, Section, Series, Table, counted};
 use crate::spread::{RoundResults, caution, median};
@@ -64,10 +65,12 @@ fn quickest(swept: &Swept) -> Option<String> {
         let counted = |b: &&StripedBackup| b.kind != NONE && b.counted().next().is_some();
         swept.backups.iter().filter(counted)
     };
-    let timed = all().filter_map(|b| Some((b, b.elapsed()?)));
+    // A round in which another engine compressed is none of this kind.
+    let elapsed = |b: &StripedBackup| RoundResults::of(b.counted().map(|(_, t)| t.wall_s));
+    let timed = all().filter_map(|b| Some((b, elapsed(b)?)));
     let (best, time) = timed.min_by(|a, b| a.1.median.total_cmp(&b.1.median))?;
     let alike = all().filter(|b| {
-        let other = b.elapsed().filter(|_| b.taken.len() > 1);
+        let other = elapsed(b).filter(|_| b.taken.len() > 1);
         other.is_some_and(|other| other.min <= time.max)
     });
     // One of them is the best itself.
@@ -103,10 +106,12 @@ fn fallen_back(backups: &[StripedBackup]) -> Option<String> {
     ))
 }
 
-/// The rate by that of the backup to NUL in the same round, in percent.
+/// The rate by that of the backup to NUL in the same round, in percent; of the rounds that count.
 fn share_of_nul(backup: &StripedBackup, nul: &StripedBackup) -> Option<f64> {
-    let both = backup.taken.iter().zip(&nul.taken);
-    median(both.map(|(one, nul)| 100.0 * one.mb_per_s() / nul.mb_per_s().max(1e-9)))
+    let share = |(round, one): (usize, &Timing)| {
+        Some(100.0 * one.mb_per_s() / nul.taken.get(round)?.mb_per_s().max(1e-9))
+    };
+    median(backup.counted().filter_map(share))
 }
 
 /// The table with a row for each stripe count, and the charts.
@@ -120,7 +125,11 @@ fn by_count(spec: &StripesSpec, swept: &Swept) -> Section {
         let mut cells: Vec<Cell> = vec![(n as f64).into()];
         for kind in &swept.kinds {
             let found = at(&swept.backups, *kind, n);
-            cells.push(found.and_then(|b| b.median(|t| t.wall_s)).into());
+            cells.push(
+                found
+                    .and_then(|b| median(b.counted().map(|(_, t)| t.wall_s)))
+                    .into(),
+            );
             cells.push(found.and_then(|b| share_of_nul(b, &swept.nul)).into());
         }
         cells
@@ -178,7 +187,7 @@ fn row(backup: &StripedBackup, name: &str, nul: &StripedBackup) -> Vec<Cell> {
         backup.median(Timing::cold_percent).into(),
         backup.known(|t| t.cpu_c).into(),
         backup.known(|t| t.drive_c).into(),
-        last.map(|t| t.limit.text()).into(),
+        limits::of_rounds(backup.taken.iter().map(|t| t.limit)).into(),
         last.and_then(Timing::compressed_by).into(),
     ]
 }

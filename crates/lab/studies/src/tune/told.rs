@@ -105,7 +105,9 @@ impl Told<'_> {
             );
         }
         if self.spec.objective == Objective::Workload && self.ceiling.is_none() {
-            said.push_str(" No ceiling of CPU time was found that leaves a backup enough time.");
+            said.push_str(
+                " No ceiling of CPU time was found in the time that leaves a backup enough.",
+            );
         }
         if found.margin > NOISY {
             let _ = write!(
@@ -270,7 +272,7 @@ impl Told<'_> {
         let names = self.found.steps.iter().map(|step| step.setting.to_string());
         let rate = |step: &SearchStep| Some(1e-6 / step.cost.pace());
         Section {
-            heading: "Steps, all measured".into(),
+            heading: "Steps, as measured".into(),
             prose,
             table: Some(Table {
                 columns: vec![
