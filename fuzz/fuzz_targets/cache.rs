@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use longshore_blockcache::format::{Place, Superblock, decode_block};
+use longshore_blockcache::format::{LogPosition, Superblock, decode_log_page};
 use longshore_blockcache::guard::Word;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -17,11 +17,11 @@ fuzz_target!(|bytes: &[u8]| {
     let mut tie = [0; 16];
     tie[..8].copy_from_slice(&block[8..16]);
     let number = |at: usize| u64::from(u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]));
-    let place = Place {
+    let place = LogPosition {
         tie,
         generation: number(16) | number(20) << 32,
         session: number(24) | number(28) << 32,
         index: number(32) as u32,
     };
-    decode_block(&place, &block);
+    decode_log_page(&place, &block);
 });

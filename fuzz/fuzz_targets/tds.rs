@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use longshore_tds::{Incoming, Kind, Login, PreLogin, Transaction, batch_text, calls};
+use longshore_tds::{Incoming, PacketKind, Login, PreLogin, Transaction, batch_text, calls};
 
 fuzz_target!(|bytes: &[u8]| {
     let max = 1 << 16;
@@ -17,11 +17,11 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(message.body.len() <= max);
             // Refusals are answers.
             match message.kind {
-                Kind::PreLogin => drop(PreLogin::parse(&message.body)),
-                Kind::Login => drop(Login::parse(&message.body)),
-                Kind::SqlBatch => drop(batch_text(&message.body)),
-                Kind::Rpc => drop(calls(&message.body)),
-                Kind::Transaction => drop(Transaction::parse(&message.body)),
+                PacketKind::PreLogin => drop(PreLogin::parse(&message.body)),
+                PacketKind::Login => drop(Login::parse(&message.body)),
+                PacketKind::SqlBatch => drop(batch_text(&message.body)),
+                PacketKind::Rpc => drop(calls(&message.body)),
+                PacketKind::Transaction => drop(Transaction::parse(&message.body)),
                 _ => {}
             }
         }

@@ -2,11 +2,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use longshore_simulator::trace::{Form, read};
+use longshore_simulator::trace::{TraceFormat, read};
 
 fuzz_target!(|input: (u8, &[u8])| {
     let (form, bytes) = input;
-    let form = Form::ALL.get(usize::from(form)).copied();
+    let form = TraceFormat::ALL.get(usize::from(form)).copied();
     let Ok(trace) = read(bytes, form) else {
         return;
     };

@@ -275,9 +275,10 @@ impl Bucket {
         };
         let scheme = settings.scheme();
         if past_ns().is_some() && scheme == Scheme::Azure {
-            let why = "--as-of cannot be answered here: Azure keeps versions of a blob, and not the time at which it was \
-                       removed";
-            return Err(wrong(why.to_owned()));
+            return Err(wrong(format!(
+                "--as-of cannot be answered for {scheme}{name}: Azure keeps versions of a blob, and not the time at which it was \
+                 removed"
+            )));
         }
         let proxies = Proxies::read(&|name| std::env::var_os(name)).map_err(wrong)?;
         let ca = settings.ca.as_deref();

@@ -143,9 +143,12 @@ fn name_without_device(mount: &Mount) -> String {
             .split('/')
             .next()
             .unwrap_or_default(),
+        "nfs" | "nfs4" => {
+            let server = source.split(":/").next().unwrap_or_default();
+            return format!("nfs {server}");
+        }
         // Mounts of one kind may lie on one disk, whatever they are called.
-        "overlay" | "fuse" => "",
-        _ => source.split(":/").next().unwrap_or_default(),
+        _ => "",
     };
     format!("{kind} {holder}").trim_end().to_owned()
 }
@@ -229,7 +232,9 @@ mod tests {
         assert_eq!(name("overlay", "overlay"), name("overlay", "other"));
         assert_eq!(name("zfs", "tank/a"), name("zfs", "tank/b"));
         assert_eq!(name("nfs4", "host:/a"), name("nfs4", "host:/b"));
+        assert_eq!(name("nfs4", "host:/a"), name("nfs", "host:/b"));
         assert_ne!(name("nfs4", "host:/a"), name("nfs4", "other:/a"));
+        assert_eq!(name("virtiofs", "a"), name("virtiofs", "b"));
         assert_eq!(name("cifs", "//host/a"), "cifs host");
     }
 
@@ -243,7 +248,7 @@ mod tests {
         });
         assert!(!drives[0].is_empty());
         assert_eq!(groups_apart(&drives), 1);
-        assert_eq!(drives_of(Path::new("/proc")).unwrap(), set(&["proc proc"]));
+        assert_eq!(drives_of(Path::new("/proc")).unwrap(), set(&["proc"]));
         assert!(drives_of(Path::new("/no/such/path")).is_err());
     }
 }

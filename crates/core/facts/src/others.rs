@@ -51,16 +51,22 @@ pub fn has_ended(pid: u32, mark: &str) -> bool {
     started.parse().is_ok_and(|started| is_gone(pid, started))
 }
 
-/// Whether the process of this number and this start, as [`process_started`] tells it, has ended for certain. A process that the
+/// Whether the process of this number and this start, as [`process_started`] tells it, has ended for certain, where its number
+/// is one of this process's namespace. A process that the
 /// system hides from this user, as it hides those of others and those that leave no core file, is not taken for one that has ended.
 pub fn is_gone(pid: u32, started: u64) -> bool {
     let Some(number) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
         return false;
     };
-    match test_kill_process(number) {
+    is_judged_gone(test_kill_process(number), process_started(pid), started)
+}
+
+/// By what a signal would find, and by the start that is shown now.
+fn is_judged_gone(found: Result<(), Errno>, now: Option<u64>, started: u64) -> bool {
+    match found {
         Err(Errno::SRCH) => true,
         // Another process has the number now; what is hidden shows no time.
-        _ => process_started(pid).is_some_and(|now| now != started),
+        _ => now.is_some_and(|now| now != started),
     }
 }
 
@@ -105,6 +111,15 @@ pub fn working_directories() -> Vec<WorkingDirectory> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_that_is_hidden_is_not_taken_for_one_that_has_ended() {
+        assert!(is_judged_gone(Err(Errno::SRCH), None, 7));
+        assert!(is_judged_gone(Ok(()), Some(8), 7));
+        for (found, now) in [(Ok(()), None), (Err(Errno::PERM), None), (Ok(()), Some(7))] {
+            assert!(!is_judged_gone(found, now, 7), "{found:?} {now:?}");
+        }
+    }
 
     #[test]
     fn a_process_is_seen_where_it_works() {

@@ -113,19 +113,17 @@ impl SmallFile {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                     self.dir.open_to_lock(&name)?
                 }
-                opened => {
-                    let opened = opened?;
-                    let attributes = Attributes {
-                        owner: self.owner()?,
-                        ..Attributes::default()
-                    };
-                    if attributes.owner.is_some() {
-                        self.dir.set_attributes(&name, &attributes)?;
-                    }
-                    opened
-                }
+                opened => opened?,
             };
             let own = file.stat()?;
+            // Also if an earlier change was killed before it could.
+            if let Some(owner) = self.owner()?.filter(|owner| owner.0 != own.uid) {
+                let attributes = Attributes {
+                    owner: Some(owner),
+                    ..Attributes::default()
+                };
+                self.dir.set_attributes(&name, &attributes)?;
+            }
             let same = |now: Stat| (now.dev, now.ino) == (own.dev, own.ino);
             // If the lock file was removed before we had the lock, other programs lock a different file.
             if file.try_lock()? && self.dir.stat(&name).is_ok_and(same) {

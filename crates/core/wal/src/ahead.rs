@@ -204,25 +204,27 @@ impl PgWal {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 self.dir.open(&name, OpenHow::ReadWrite).map_err(io)?
             }
-            made => {
-                let made = made.map_err(io)?;
-                self.give(&name).map_err(io)?;
-                made
-            }
+            made => made.map_err(io)?,
         };
+        // Also if an earlier call was killed before it could.
+        self.give(&name).map_err(io)?;
         let ours = file.try_lock().map_err(io)?;
         Ok(ours.then_some(AheadLock { _lock: file }))
     }
 
     pub(super) fn make_place(&self) -> Result<(), Error> {
-        let made = match self.dir.create_dir(Path::new(PLACE)) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
-            made => made,
-        };
-        // Files in it are durable only with its own name.
-        made.and_then(|()| self.give(Path::new(PLACE)))
-            .and_then(|()| self.dir.sync(Path::new("")))
-            .map_err(Error::io("create", self.path.join(PLACE)))
+        let io = |e| Error::io("create", self.path.join(PLACE))(e);
+        let made = self.dir.create_dir(Path::new(PLACE));
+        let is_there = matches!(&made, Err(e) if e.kind() == io::ErrorKind::AlreadyExists);
+        if !is_there {
+            made.map_err(io)?;
+        }
+        self.give(Path::new(PLACE)).map_err(io)?;
+        match is_there {
+            true => Ok(()),
+            // Files in it are durable only with its own name.
+            false => self.dir.sync(Path::new("")).map_err(io),
+        }
     }
 
     /// Gives what root has made in pg_wal to the owner of pg_wal, whose server has to change it.
@@ -244,8 +246,9 @@ impl PgWal {
         let opened = || {
             match self.dir.create_dir(Path::new(PLACE)) {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-                made => made.and_then(|()| self.give(Path::new(PLACE)))?,
+                made => made?,
             }
+            self.give(Path::new(PLACE))?;
             let place = self.dir.dir(Path::new(PLACE))?;
             if place.stat(Path::new(first)).is_err() {
                 self.dir.sync(Path::new(""))?;
