@@ -1110,8 +1110,12 @@ fn decides(statement: &Statement) -> bool {
             changes.iter().any(|words| what.starts_with(words))
                 || (queries.iter().any(begins) && !text.starts_with("UPDATE STATISTICS"))
         }
-        // A branch or a body that fails has said so itself.
+        Statement::Execute(call) => {
+            call.code.is_some() || call.arguments.iter().any(|argument| argument.output)
+        }
+        // A branch or a body that fails has said so itself. An option that cannot be set would change what follows.
         Statement::If { .. }
+        | Statement::SetOption(_)
         | Statement::While { .. }
         | Statement::Assign { .. }
         | Statement::Declare(_)

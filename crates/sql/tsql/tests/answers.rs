@@ -650,6 +650,18 @@ fn a_refused_statement_is_refused_when_it_is_reached() {
     assert_eq!(said(&record)[1], "0 50002");
 }
 
+/// Goal: a refusal whose end cannot be told is found once, and not once more for each block around it: the time would double with each.
+#[test]
+fn a_refusal_deep_in_blocks_takes_no_time_of_its_own() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let merge = "MERGE t WITH (FORCESEEK) USING s ON 1 = 1 WHEN MATCHED THEN DELETE;";
+    for block in ["BEGIN ", "BEGIN TRY ", "IF 1 = 1 ", "WHILE 1 = 1 "] {
+        let batch = format!("{}{merge}", block.repeat(60));
+        assert_eq!(numbers(&run(&mut session, &batch)), [50002], "{block}");
+    }
+}
+
 #[test]
 fn nothing_runs_after_a_guard_that_is_refused() {
     let stage = Stage::new();
@@ -675,6 +687,9 @@ fn nothing_runs_after_a_guard_that_is_refused() {
         format!(
             "DECLARE @t TABLE (a int) INSERT @t SELECT 1 FROM master..syslogins IF EXISTS (SELECT * FROM @t) RETURN {restore}"
         ),
+        format!("SET DATEFORMAT dmy {restore}"),
+        format!("SET LANGUAGE British {restore}"),
+        format!("DECLARE @rc int EXEC @rc = sp_getapplock 'x' IF @rc < 0 RETURN {restore}"),
         // A text, and what calls it.
         format!("EXEC ('IF {guard} RETURN') {restore}"),
         format!("EXECUTE AS LOGIN = 'reader' {restore}"),
@@ -684,6 +699,8 @@ fn nothing_runs_after_a_guard_that_is_refused() {
     ] {
         assert_eq!(numbers(&run(&mut session, &batch)), [50002], "{batch}");
     }
+    let two = format!("CHECKPOINT\nSETUSER 'reader'\n{restore}");
+    assert_eq!(numbers(&run(&mut session, &two)), [50002, 50002]);
     // A statement that is absent decides nothing, nor does the one around it; and CATCH has the refusal.
     for batch in [
         "IF 1 = 1 CHECKPOINT\nPRINT 'on'",

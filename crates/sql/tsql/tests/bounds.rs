@@ -174,7 +174,8 @@ fn options_of_a_session_are_honoured_or_refused_and_never_passed_over() {
         "SET ANSI_NULLS OFF",
         "SET ANSI_PADDING, CONCAT_NULL_YIELDS_NULL OFF",
     ] {
-        assert_eq!(said(&format!("{other}; PRINT 'on'")), [50002, 0], "{other}");
+        // Later values would be read by another rule than the script's.
+        assert_eq!(said(&format!("{other}; PRINT 'on'")), [50002], "{other}");
     }
     for unknown in ["SET NONSENSE ON", "SET NOCOUNT, NONSENSE ON"] {
         assert_eq!(said(&format!("PRINT 'never'; {unknown}")), [195]);

@@ -52,6 +52,8 @@ impl TimeLimit {
                 guard = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
         };
+        // Also an interrupt from before this batch.
+        cancel.fetch_or(interrupt.load(Ordering::Relaxed), Ordering::Relaxed);
         let builder = std::thread::Builder::new().name("limit".into());
         let thread = builder.spawn(wait).ok()?;
         Some(TimeLimit {

@@ -574,8 +574,18 @@ impl Terminal<'_> {
             last: None,
         };
         let (interrupt, cancel) = (self.interrupt.clone(), self.session.cancel_flag());
-        let limit = self.limit;
-        let limit = limit.and_then(|limit| TimeLimit::begin(limit, interrupt, cancel));
+        let limit = match self.limit {
+            None => None,
+            Some(limit) => {
+                let begun = TimeLimit::begin(limit, interrupt, cancel);
+                if begun.is_none() {
+                    self.tell("-t: there is no thread for the limit");
+                    self.failed = true;
+                    return Err(ScriptEnd::Failed);
+                }
+                begun
+            }
+        };
         let begun = self.context.clock.now();
         let ran = self
             .session

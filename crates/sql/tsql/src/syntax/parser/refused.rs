@@ -115,8 +115,12 @@ impl<'a> Parser<'a> {
         self.lexer.return_to(begun.at);
         (self.token, self.next, self.last) = (begun.token, begun.next, begun.last);
         (self.line, self.line_at) = (begun.line, begun.line_at);
-        // Their clauses begin with words of statements.
-        if is_any(&self.token, &["MERGE", "WITH"]) {
+        // A block's refusal is that of a statement in it whose end cannot be told: to parse what is in it again, once for each
+        // block around it, would take time that doubles with each.
+        let is_block = self.is_word("BEGIN")
+            && !is_any(&self.next, &["CONVERSATION", "DIALOG", "DISTRIBUTED"]);
+        // Clauses of MERGE and WITH begin with words of statements.
+        if is_block || is_any(&self.token, &["IF", "MERGE", "WHILE", "WITH"]) {
             return Err(refusal);
         }
         let from = self.token.at;
@@ -197,7 +201,12 @@ impl<'a> Parser<'a> {
             skipped.cases -= usize::from(is_of_case && self.is_word("END"));
             return !is_of_case;
         }
-        let is_new = is_any(&self.token, STATEMENTS) || self.is_label();
+        let is_new = is_any(&self.token, STATEMENTS)
+            || is_any(
+                &self.token,
+                &["LINENO", "READTEXT", "SETUSER", "UPDATETEXT", "WRITETEXT"],
+            )
+            || self.is_label();
         let grants = is_any(&skipped.first, &["DENY", "GRANT", "REVOKE"]);
         let continues = (grants && !skipped.is_granted)
             || self.is_continued(skipped)
