@@ -393,6 +393,15 @@ fn count(archive: &str) -> usize {
     }
 }
 
+/// The file whose lock the process that brings the archives together holds while it works. It lies beside the list.
+fn follower(list: &Path) -> std::fs::File {
+    let beside = std::fs::read_dir(list.parent().unwrap()).unwrap();
+    let mut beside = beside.map(|entry| entry.unwrap().path());
+    let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
+    let lock = beside.find(|path| name(path).starts_with("follow."));
+    std::fs::File::open(lock.expect("a push has started one")).unwrap()
+}
+
 /// Goal: the first target's loss keeps no WAL from the copy, and stops the server only beyond the limit; what the first
 /// target lacks then comes from the copy, also what the server has removed since.
 #[test]
@@ -487,9 +496,12 @@ fn the_first_target_that_is_away_keeps_no_wal_from_the_copy_and_gets_it_from_the
     assert_eq!(server.psql(failed), failures);
     std::fs::rename(&gone, &far).unwrap();
 
-    // A refusal by the first one stops the server, until it has the very file.
+    // A refusal by the first one stops the server, until it has the very file. Nobody pays before the server is told: the
+    // process that the last push started is awaited, and none begins.
     let line = owed.lines().next().unwrap();
     let refused = format!("{line}\nrefused\tmain\tit has another one\n");
+    let turn = follower(&note);
+    turn.lock().unwrap();
     std::fs::write(&note, refused).unwrap();
     switch();
     wait_until("the server is told", server, || {
@@ -498,6 +510,7 @@ fn the_first_target_that_is_away_keeps_no_wal_from_the_copy_and_gets_it_from_the
             && log.contains("it has another one")
     });
     assert_ne!(server.psql(failed), failures);
+    drop(turn);
     wait_until("the debt is paid", server, || {
         std::fs::read(&note).unwrap().is_empty()
     });
