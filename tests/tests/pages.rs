@@ -35,6 +35,7 @@ fn pages() -> Vec<PathBuf> {
         "contrib/systemd",
         "tests/golden",
         "tests/clients",
+        "docs/results/figures",
     ] {
         found.push(root().join(page).join("README.md"));
     }
