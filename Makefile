@@ -62,13 +62,13 @@ bench-buckets: setup build ## Object stores: backups, WAL, listings and lost pac
 	python3 scripts/bench-loss.py --longshore $(BINARY)
 
 soak: export LONGSHORE_TEST_DIR = /tmp
-soak: setup ## ROUNDS (200) of backups under writers, and kills at random moments; PG_ROUNDS (10), PG_SOAK (100), PG_CHAINS (100) of PostgreSQL, all majors
+soak: setup ## ROUNDS (200) of backups under writers, and kills at random moments; PG_ROUNDS (10), PG_SOAK (100), PG_CHAINS (100), PG_CLUSTERS (50) of PostgreSQL, all majors
 	LONGSHORE_ROUNDS=$(or $(ROUNDS),200) LONGSHORE_KILLS=$(or $(ROUNDS),200) \
 	$(CARGO) test --release -p longshore --test sqlite_live --test kill -- --nocapture
 	LONGSHORE_PG_ROUNDS=$(or $(PG_ROUNDS),10) LONGSHORE_PG_SOAK=$(or $(PG_SOAK),100) LONGSHORE_SEED=$$(date +%s) \
 	LONGSHORE_PG_LARGE=$(or $(PG_LARGE),5) LONGSHORE_PG_FILES=$(or $(PG_FILES),1000000) \
-	LONGSHORE_PG_CHAINS=$(or $(PG_CHAINS),100) \
-	$(CARGO) test --release -p longshore --test postgres_backup -- live large many soak chains --nocapture --test-threads 1
+	LONGSHORE_PG_CHAINS=$(or $(PG_CHAINS),100) LONGSHORE_PG_CLUSTERS=$(or $(PG_CLUSTERS),50) \
+	$(CARGO) test --release -p longshore --test postgres_backup -- live large many soak chains clusters --nocapture --test-threads 1
 	LONGSHORE_ROUNDS=$(or $(ROUNDS),200) $(CARGO) test --release -p longshore-blockcache --test cached other_seeds -- --nocapture
 	LONGSHORE_ROUNDS=$(or $(ROUNDS),200) LONGSHORE_SEED=$$(date +%s) $(CARGO) test --release -p longshore --test cache killed -- --nocapture
 	LONGSHORE_ALL_MAJORS=1 $(CARGO) test --release -p longshore --test postgres_backup --test postgres_restore

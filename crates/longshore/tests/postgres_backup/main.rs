@@ -8,6 +8,7 @@ mod archive;
 mod bases;
 mod branches;
 mod chains;
+mod clusters;
 mod columns;
 mod contents;
 mod copies;
