@@ -14,7 +14,7 @@ export PATH := $(CURDIR)/$(WORK)/venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup build dist compilers demo demo-cache test bench bench-postgres bench-buckets soak fuzz deny device-check device-results man completions install install-built uninstall deb rpm image test-packages test-recipes clean
+.PHONY: help setup build dist compilers demo demo-cache test bench bench-postgres bench-buckets bench-sealed soak fuzz deny device-check device-results man completions install install-built uninstall deb rpm image test-packages test-recipes clean
 
 help: ## Lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ bench-buckets: setup build ## Object stores: backups, WAL, listings and lost pac
 	python3 scripts/bench-postgres.py --longshore $(BINARY) --work $(WORK)/bench-postgres --rows bucket,distant $(BENCH)
 	python3 scripts/bench-listing.py --longshore $(BINARY)
 	python3 scripts/bench-loss.py --longshore $(BINARY)
+
+bench-sealed: setup build ## What encryption, parity, and restores without two stripes cost; in memory
+	python3 scripts/bench-sealed.py --longshore $(BINARY) $(BENCH)
 
 soak: export LONGSHORE_TEST_DIR = /tmp
 soak: setup ## ROUNDS (200) of backups under writers, and kills at random moments; PG_ROUNDS (10), PG_SOAK (100), PG_CHAINS (100), PG_CLUSTERS (50) of PostgreSQL, all majors

@@ -69,7 +69,7 @@ pub struct Backup {
     /// How many of the devices, the last ones, get parity of the others: 0 to 8.
     ///
     /// As many stripes, whichever they are, may then be lost or damaged: restores and verifies go on without them, and
-    /// `longshore repair` writes them once more. Each parity stripe is as long as the longest other stripe. The default
+    /// `longshore repair` writes them once more. A parity stripe is about as long as the longest other one. The default
     /// is `parity` of the target ([target.NAME]) for a backup to it, and 0 for --to. Media with parity stripes hold one
     /// backup set, so --append is refused on them. Not for one disk: parity there costs space and guards against little.
     #[arg(long, hide_short_help = true, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=8))]

@@ -183,7 +183,7 @@ fn share<'a>(
         outputs,
         offloading,
         counters: Counters::default(),
-        handoff: Handoff::new(families.len() == 1),
+        handoff: Handoff::new(families.len()),
         stripes: families.len(),
         full: AtomicUsize::new(0),
         direct: match is_nul {

@@ -74,6 +74,7 @@ pub fn move_bytes(
         });
         let writers: Vec<_> = families
             .into_iter()
+            .enumerate()
             .map_while(|family| {
                 let write = || shared.write(family);
                 shared.crew.hire(scope, "writer", write)

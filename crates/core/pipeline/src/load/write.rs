@@ -24,17 +24,25 @@ use crate::measure::lap;
 use crate::parts::Parts;
 
 impl LoadShared<'_> {
-    /// One stripe's writer.
-    pub fn write(&self, mut family: FamilyWriter) -> Result<FamilyWriter, Error> {
+    /// One stripe's writer, by its number.
+    pub fn write(
+        &self,
+        (writer, mut family): (usize, FamilyWriter),
+    ) -> Result<FamilyWriter, Error> {
         let clock = &*self.context.clock;
-        let write = |ready: Ready| -> Result<bool, Error> {
+        let mut written = 0;
+        let write = |ready: Ready| -> Result<Stripe, Error> {
             let at = clock.now();
             self.write_block(&mut family, &ready)?;
+            written += ready.bytes().len() as u64;
             lap(clock, at, &self.counters.write_us);
             self.counters.writes.fetch_add(1, Ordering::Relaxed);
-            Ok(family.is_full())
+            Ok(Stripe {
+                written,
+                is_full: family.is_full(),
+            })
         };
-        match drain(&self.handoff, (&self.full, self.stripes), write)? {
+        match drain(&self.handoff, writer, (&self.full, self.stripes), write)? {
             Drained::Whole => {}
             Drained::AllFull => return Err(family.full().into()),
         }
@@ -116,21 +124,30 @@ enum Drained {
     AllFull,
 }
 
-/// Gives blocks to one of several stripes; `write` says whether the stripe is full afterwards. `full` counts the stripes
-/// that are.
+/// A stripe after a block.
+#[derive(Default)]
+struct Stripe {
+    /// Bytes of its blocks.
+    written: u64,
+    is_full: bool,
+}
+
+/// Gives blocks to one of several stripes, by its writer's number; `write` says how the stripe is afterwards. `full` counts the
+/// stripes that are full.
 fn drain<B>(
     handoff: &Handoff<B>,
+    writer: usize,
     (full, stripes): (&AtomicUsize, usize),
-    mut write: impl FnMut(B) -> Result<bool, Error>,
+    mut write: impl FnMut(B) -> Result<Stripe, Error>,
 ) -> Result<Drained, Error> {
-    let mut is_full = false;
-    while let Some(block) = handoff.take() {
-        if is_full {
+    let mut stripe = Stripe::default();
+    while let Some(block) = handoff.take(writer, stripe.written) {
+        if stripe.is_full {
             return Ok(Drained::AllFull);
         }
-        is_full = write(block)?;
+        stripe = write(block)?;
         // The others take the blocks that follow. The last one waits for the end, which may come now.
-        if is_full && full.fetch_add(1, Ordering::Relaxed) + 1 < stripes {
+        if stripe.is_full && full.fetch_add(1, Ordering::Relaxed) + 1 < stripes {
             break;
         }
     }
@@ -143,19 +160,24 @@ mod tests {
 
     /// Stripes with room for so many blocks, and how they ended when `blocks` came.
     fn drained(rooms: &[usize], blocks: u64) -> (Vec<usize>, Vec<Drained>) {
-        let (handoff, full) = (Handoff::new(false), AtomicUsize::new(0));
-        let stripe = |room: usize| {
+        let (handoff, full) = (Handoff::new(rooms.len()), AtomicUsize::new(0));
+        let stripe = |(writer, room): (usize, usize)| {
             let mut taken = 0;
-            let end = drain(&handoff, (&full, rooms.len()), |_: u64| {
+            let end = drain(&handoff, writer, (&full, rooms.len()), |_: u64| {
                 taken += 1;
-                Ok(taken == room)
+                Ok(Stripe {
+                    written: taken as u64,
+                    is_full: taken == room,
+                })
             });
             (taken, end.unwrap())
         };
         std::thread::scope(|scope| {
             let stripes: Vec<_> = rooms
                 .iter()
-                .map(|room| scope.spawn(|| stripe(*room)))
+                .copied()
+                .enumerate()
+                .map(|room| scope.spawn(move || stripe(room)))
                 .collect();
             for n in 0..blocks {
                 handoff.put(n, n);
