@@ -393,7 +393,7 @@ fn count(archive: &str) -> usize {
     }
 }
 
-/// The file whose lock the process that brings the archives together holds while it works. It lies beside the list.
+/// The file whose lock the process that brings the archives together holds while it works. Its directory is the list's.
 fn follower(list: &Path) -> std::fs::File {
     let beside = std::fs::read_dir(list.parent().unwrap()).unwrap();
     let mut beside = beside.map(|entry| entry.unwrap().path());
