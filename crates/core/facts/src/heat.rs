@@ -5,6 +5,7 @@
 //! - A drive's temperature is its own: sensors of other drives are not read. It is the drive's first sensor, which with
 //!   NVMe is the composite that the drive itself reports.
 //! - A processor's temperature is that of its hottest sensor.
+//! - A sensor that is there and does not answer is counted: a temperature that is not known is neither high nor low.
 //! - Reading a sensor of a drive asks the drive: nobody should do that more often than once in a second.
 //!
 //! Leaves to others: which files matter, and when to read (the studies).
@@ -32,21 +33,32 @@ const CPU: [&str; 5] = [
 /// hwmon drivers of drive sensors.
 const DRIVE: [&str; 2] = ["nvme", "drivetemp"];
 
-/// Degrees Celsius; `None` without a sensor.
+/// Degrees Celsius; `None` without a sensor that answers.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Temperatures {
     pub cpu_c: Option<f64>,
     /// The hottest of the drives.
     pub drive_c: Option<f64>,
+    /// Sensors of the processors that are there and did not answer.
+    pub cpu_silent: usize,
+    /// The same of the drives.
+    pub drive_silent: usize,
 }
 
 impl Temperatures {
-    /// The higher one of each kind.
+    /// The higher one of each kind, and of both readings the most sensors that did not answer.
     pub fn peak(self, other: Temperatures) -> Temperatures {
         Temperatures {
             cpu_c: hottest(self.cpu_c.into_iter().chain(other.cpu_c)),
             drive_c: hottest(self.drive_c.into_iter().chain(other.drive_c)),
+            cpu_silent: self.cpu_silent.max(other.cpu_silent),
+            drive_silent: self.drive_silent.max(other.drive_silent),
         }
+    }
+
+    /// Every sensor answered. Of a machine of which this is not so, nobody may say that it is cool.
+    pub fn are_known(self) -> bool {
+        self.cpu_silent == 0 && self.drive_silent == 0
     }
 }
 
@@ -93,13 +105,24 @@ impl Sensors {
         !self.drives.is_empty()
     }
 
-    /// The temperatures now. A sensor that does not answer, such as one of a drive that sleeps, is left out.
+    /// The temperatures now. A sensor that does not answer, such as one of a drive that sleeps, is counted.
     pub fn read(&self) -> Temperatures {
+        let (cpu_c, cpu_silent) = read_all(&self.cpu);
+        let (drive_c, drive_silent) = read_all(&self.drives);
         Temperatures {
-            cpu_c: hottest(self.cpu.iter().filter_map(|file| celsius(file))),
-            drive_c: hottest(self.drives.iter().filter_map(|file| celsius(file))),
+            cpu_c,
+            drive_c,
+            cpu_silent,
+            drive_silent,
         }
     }
+}
+
+/// The hottest of some sensors, and how many of them did not answer.
+fn read_all(files: &[PathBuf]) -> (Option<f64>, usize) {
+    let answers: Vec<f64> = files.iter().filter_map(|file| celsius(file)).collect();
+    let silent = files.len() - answers.len();
+    (hottest(answers.into_iter()), silent)
 }
 
 fn hottest(all: impl Iterator<Item = f64>) -> Option<f64> {
@@ -222,7 +245,11 @@ mod tests {
     }
 
     fn of(cpu_c: Option<f64>, drive_c: Option<f64>) -> Temperatures {
-        Temperatures { cpu_c, drive_c }
+        Temperatures {
+            cpu_c,
+            drive_c,
+            ..Temperatures::default()
+        }
     }
 
     /// Two processors, two SATA drives and an NVMe drive, of which one at a time is the target.
@@ -298,16 +325,33 @@ mod tests {
     }
 
     #[test]
-    fn a_sensor_that_does_not_answer_is_left_out_and_a_machine_without_any_has_no_temperature() {
+    fn a_sensor_that_does_not_answer_is_counted_and_a_machine_without_any_has_no_temperature() {
         let sys = Sys::new();
         assert_eq!(sys.read(&[(8, 1)]), of(None, None));
+        assert!(sys.read(&[(8, 1)]).are_known());
         sys.sensor(0, "devices/platform/k10temp", "k10temp", &[51_000]);
         sys.put("devices/platform/k10temp/hwmon0/temp2_input", "no number\n");
-        assert_eq!(sys.read(&[]), of(Some(51.0), None));
+        let one_silent = Temperatures {
+            cpu_silent: 1,
+            ..of(Some(51.0), None)
+        };
+        assert_eq!(sys.read(&[]), one_silent);
+        assert!(!one_silent.are_known());
+        // The only sensor of a drive, of which nothing is known then: it is not a drive without a sensor.
+        sys.disk("devices/ata0", "sda", 1);
+        sys.sensor(1, "devices/ata0", "drivetemp", &[38_000]);
+        sys.put("devices/ata0/hwmon1/temp1_input", "\n");
+        let found = Sensors::find(sys.0.path(), &[mount((8, 1), "x")]);
+        assert_eq!(found.read().drive_silent, 1);
+        assert_eq!((found.has_drives(), found.read().drive_c), (true, None));
+        fs::remove_file(sys.path("devices/ata0/hwmon1/temp1_input")).unwrap();
+        assert_eq!(found.read().drive_silent, 1, "it went away");
         let found = Sensors::find(sys.0.path(), &[mount((0, 50), "tmpfs")]);
         assert!(found.has_cpu() && !found.has_drives());
         let peak = of(Some(50.0), None).peak(of(Some(49.0), Some(30.0)));
         assert_eq!(peak, of(Some(50.0), Some(30.0)));
+        assert_eq!(peak.peak(one_silent).cpu_silent, 1);
+        assert_eq!(one_silent.peak(peak).cpu_silent, 1);
     }
 
     #[test]

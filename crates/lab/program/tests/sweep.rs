@@ -95,6 +95,33 @@ fn the_drive_that_the_stripes_are_written_to_is_found_by_its_number() {
     );
 }
 
+/// A drive that sleeps, or a broken sensor: it is not taken for one that is cool, nor for one that is not there.
+#[test]
+fn a_sensor_that_does_not_answer_is_told_and_is_not_missing() {
+    let dir = TempDir::new().unwrap();
+    sensor(dir.path(), 0, "coretemp\n", "devices/cpu", "asleep\n");
+    let done = sweep(dir.path(), &[]);
+    let told = said(&done);
+    assert!(done.status.success(), "{told}");
+    assert!(!told.contains("CPU peak"), "{told}");
+    let words: Vec<&str> = told.split_whitespace().collect();
+    let words = words.join(" ");
+    let not_known = "In 10 of 10 backups a sensor did not answer every reading: a temperature is not known there";
+    assert!(words.contains(not_known), "{told}");
+    assert!(
+        words.contains("the target drives show no sensor here"),
+        "{told}"
+    );
+    // Nothing would ever be known to be cool.
+    let refused = sweep(dir.path(), &["--cool", "60"]);
+    let told = said(&refused);
+    assert_eq!(refused.status.code(), Some(2), "{told}");
+    assert!(
+        told.contains("--cool needs a temperature, and no sensor"),
+        "{told}"
+    );
+}
+
 #[test]
 fn without_a_sensor_cooling_is_refused_and_a_sweep_says_that_there_is_none() {
     let dir = TempDir::new().unwrap();

@@ -4,6 +4,7 @@
 //! - A peak is that of readings once a second, with one at the beginning and one at the end; shorter peaks are missed.
 //! - Drives are those that a backup is written to. Without a sensor there is no thread and no temperature.
 //! - Waiting ends: at the limit of time, and when the study is cancelled.
+//! - A temperature that is not known is not cool: it is waited for, and told.
 //!
 //! Leaves to others: sensors (`longshore-facts`), and showing temperatures (the studies).
 
@@ -15,6 +16,8 @@ use std::time::Duration;
 
 use longshore_facts::{Sensors, Temperatures, mount_of};
 use longshore_pipeline::{DeviceSpec, Request, RunContext};
+
+use crate::report::counted;
 
 /// The variable that names another mount point of sysfs.
 pub const SYSFS: &str = "LONGSHORE_SYSFS";
@@ -107,10 +110,21 @@ impl Cooled {
     }
 }
 
-/// The temperatures that are known.
+/// The temperatures, and those that are not known.
 fn degrees(at: Temperatures) -> String {
-    let one = |name: &str, c: Option<f64>| Some(format!("{name} {:.1} °C", c?));
-    let both = [one("CPU", at.cpu_c), one("target drive", at.drive_c)];
+    let one = |name: &str, c: Option<f64>, silent: usize| match (c, silent) {
+        (None, 0) => None,
+        (None, _) => Some(format!("{name} temperature not known")),
+        (Some(c), 0) => Some(format!("{name} {c:.1} °C")),
+        (Some(c), n) => Some(format!(
+            "{name} {c:.1} °C ({} not known)",
+            counted(n, "temperature")
+        )),
+    };
+    let both = [
+        one("CPU", at.cpu_c, at.cpu_silent),
+        one("target drive", at.drive_c, at.drive_silent),
+    ];
     both.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
@@ -122,12 +136,17 @@ impl Cooling {
         }
     }
 
-    /// Waits, with readings once a second.
+    /// Something is known to be warmer than the limit.
+    fn is_warm(&self, at: Temperatures) -> bool {
+        let mut known = at.cpu_c.into_iter().chain(at.drive_c);
+        known.any(|c| c > self.limit_c)
+    }
+
+    /// Waits, with readings once a second, until all temperatures are known and none is above the limit.
     pub fn wait(&mut self, context: &RunContext, read: &dyn Fn() -> Temperatures) -> Cooled {
         let clock = &*context.clock;
         let begun = clock.now();
         let mut has_waited = false;
-        let is_warm = |c: Option<f64>| c.is_some_and(|c| c > self.limit_c);
         let cooled = loop {
             let at = read();
             // Reading is no waiting.
@@ -135,7 +154,7 @@ impl Cooling {
                 true => clock.now() - begun,
                 false => Duration::ZERO,
             };
-            let is_cool = !is_warm(at.cpu_c) && !is_warm(at.drive_c);
+            let is_cool = at.are_known() && !self.is_warm(at);
             if is_cool || waited >= COOLING_MAX || context.cancel.load(Ordering::Relaxed) {
                 break Cooled {
                     waited,
@@ -159,16 +178,20 @@ impl Cooling {
         };
         let waits = self.waits.iter().filter(|w| !w.waited.is_zero());
         let all: Duration = self.waits.iter().map(|w| w.waited).sum();
-        let warm = self.waits.iter().filter(|w| !w.is_cool).count();
-        let warm = match warm {
-            0 => String::new(),
-            n => format!(
-                " {n} began warmer, because {} s had passed.",
-                COOLING_MAX.as_secs()
-            ),
+        let late = |how: &str, is_so: &dyn Fn(Temperatures) -> bool| {
+            let late = self.waits.iter().filter(|w| !w.is_cool && is_so(w.at));
+            match late.count() {
+                0 => String::new(),
+                n => format!(
+                    " {n} began {how}, because {} s had passed.",
+                    COOLING_MAX.as_secs()
+                ),
+            }
         };
+        let warm = late("warmer", &|at| self.is_warm(at));
+        let unknown = late("with a temperature not known", &|at| !at.are_known());
         format!(
-            "Each backup began when {of} at or below {} °C: {} of {} waited, {} s in all.{warm}",
+            "Each backup began when {of} at or below {} °C: {} of {} waited, {} s in all.{warm}{unknown}",
             self.limit_c,
             waits.count(),
             self.waits.len(),
@@ -202,6 +225,7 @@ mod tests {
         Temperatures {
             cpu_c: Some(cpu_c - lost),
             drive_c: drive_c.map(|c| c - lost),
+            ..Temperatures::default()
         }
     }
 
@@ -245,8 +269,8 @@ mod tests {
         let context = context(clock);
         let mut cooling = Cooling::to(50.0);
         let warm = Temperatures {
-            cpu_c: None,
             drive_c: Some(50.1),
+            ..Temperatures::default()
         };
         let cooled = cooling.wait(&context, &|| warm);
         assert_eq!((cooled.waited, cooled.is_cool), (COOLING_MAX, false));
@@ -262,6 +286,46 @@ mod tests {
     }
 
     #[test]
+    fn a_temperature_that_is_not_known_is_waited_for_and_never_taken_for_cool() {
+        let clock = Arc::new(SimClock::new(0));
+        let context = context(clock.clone());
+        let mut cooling = Cooling::to(50.0);
+        // The drive answers after seven seconds.
+        let silent = |drive_c: Option<f64>| Temperatures {
+            cpu_c: Some(40.0),
+            drive_c,
+            drive_silent: usize::from(drive_c.is_none()),
+            ..Temperatures::default()
+        };
+        let sleeping = || silent((clock.now() >= Duration::from_secs(7)).then_some(30.0));
+        let cooled = cooling.wait(&context, &sleeping);
+        assert_eq!((cooled.waited.as_secs(), cooled.is_cool), (7, true));
+        // One that never answers, while all others are cool.
+        let cooled = cooling.wait(&context, &|| silent(None));
+        assert_eq!((cooled.waited, cooled.is_cool), (COOLING_MAX, false));
+        assert_eq!(
+            cooled.text().unwrap(),
+            "cooled for 600 s to CPU 40.0 °C, target drive temperature not known, and gave up"
+        );
+        let one_of_two = Temperatures {
+            drive_c: Some(35.0),
+            ..silent(None)
+        };
+        assert!(!cooling.wait(&context, &|| one_of_two).is_cool);
+        assert_eq!(
+            degrees(one_of_two),
+            "CPU 40.0 °C, target drive 35.0 °C (1 temperature not known)"
+        );
+        let (_root, sensors) = sensors("40000\n");
+        let told = cooling.told(&sensors);
+        assert!(
+            told.ends_with("2 began with a temperature not known, because 600 s had passed."),
+            "{told}"
+        );
+        assert!(!told.contains("warmer"), "{told}");
+    }
+
+    #[test]
     fn a_peak_between_the_ends_counts() {
         let (is_hot, was_seen) = (AtomicBool::new(false), AtomicBool::new(false));
         let read = || {
@@ -269,7 +333,7 @@ mod tests {
             was_seen.fetch_or(hot, Ordering::SeqCst);
             Temperatures {
                 cpu_c: Some(if hot { 90.0 } else { 45.0 }),
-                drive_c: None,
+                ..Temperatures::default()
             }
         };
         let work = || {

@@ -34,6 +34,8 @@ pub struct Timing {
     pub cpu_c: Option<f64>,
     /// The hottest of the drives that the backup was written to, at its peak.
     pub drive_c: Option<f64>,
+    /// The most sensors that did not answer one reading: of these no temperature is known.
+    pub silent_sensors: usize,
     /// Source bytes that were not in the page cache.
     pub cold_bytes: u64,
     /// Regular files of the source.
@@ -107,10 +109,11 @@ impl Timing {
 /// Runs `request` and measures it.
 pub fn take(context: &RunContext, request: &Request) -> Result<Timing> {
     let (taken, peak) = peak_during(&sensors_for(request), || take_alone(context, request));
-    let Temperatures { cpu_c, drive_c } = peak;
+    let Temperatures { cpu_c, drive_c, .. } = peak;
     taken.map(|taken| Timing {
         cpu_c,
         drive_c,
+        silent_sensors: peak.cpu_silent + peak.drive_silent,
         ..taken
     })
 }
@@ -143,6 +146,7 @@ fn take_alone(context: &RunContext, request: &Request) -> Result<Timing> {
         stored_bytes,
         cpu_c: None,
         drive_c: None,
+        silent_sensors: 0,
         cold_bytes: run.waits.cold_bytes,
         file_count,
         limit: run.limit,
@@ -178,6 +182,7 @@ pub mod tests {
             stored_bytes,
             cpu_c: None,
             drive_c: None,
+            silent_sensors: 0,
             cold_bytes: 0,
             file_count: 1,
             limit: Limit::Cpu,

@@ -81,8 +81,8 @@ impl Sweep<'_> {
     }
 
     /// Sentences about cache, sensors and cooling.
-    fn conditions<'a>(&self, taken: impl Iterator<Item = &'a Timing>) -> Vec<String> {
-        let mut told = vec![self.source.told(taken)];
+    fn conditions(&self, taken: &[&Timing]) -> Vec<String> {
+        let mut told = vec![self.source.told(taken.iter().copied())];
         told.push(match (self.sensors.has_cpu(), self.sensors.has_drives()) {
             (true, true) => {
                 "Temperatures are the highest during each backup, by a reading in each second: of the hottest sensor of \
@@ -103,22 +103,42 @@ impl Sweep<'_> {
                 "Neither the CPU nor the target drives show a temperature sensor here.".into()
             }
         });
+        told.extend(unknown_heat(taken));
         told.extend(self.cooling.iter().map(|c| c.told(&self.sensors)));
         told
     }
+}
+
+/// The sentence about sensors that did not answer; `None`: all did.
+fn unknown_heat(taken: &[&Timing]) -> Option<String> {
+    let silent = taken.iter().filter(|t| t.silent_sensors > 0).count();
+    (silent > 0).then(|| {
+        format!(
+            "In {silent} of {} a sensor did not answer every reading: a temperature is not known there, and the peaks are those \
+             of the readings that were answered.",
+            counted(taken.len(), "backup")
+        )
+    })
 }
 
 /// Makes all backups, and removes each before the next. The kinds in hardware are only measured if `context` has
 /// accelerators ([`RunContext::equipped`]). Calls `on_step` with one line for each backup.
 ///
 /// # Errors
-/// A backup that fails, a directory that cannot be used, and cooling without any sensor.
+/// A backup that fails, a directory that cannot be used, and cooling without any sensor that answers.
 pub fn stripes(context: &RunContext, spec: &StripesSpec, on_step: &dyn Fn(&str)) -> Result<Report> {
     let scratch = Scratch::new(&*context.storage, &spec.dirs)?;
     let sensors = sensors_of(spec.dirs.iter().map(std::path::PathBuf::as_path));
     if spec.cool_c.is_some() && !sensors.has_cpu() && !sensors.has_drives() {
         bail!(
             "--cool needs a temperature sensor, and neither the CPU nor the drives below --dir show one here; use --pause"
+        );
+    }
+    let now = sensors.read();
+    if spec.cool_c.is_some() && now.cpu_c.is_none() && now.drive_c.is_none() {
+        // Each backup would wait as long as it may, for nothing.
+        bail!(
+            "--cool needs a temperature, and no sensor of the CPU or of the drives below --dir answers here; use --pause"
         );
     }
     let mut sweep = Sweep {
@@ -159,7 +179,8 @@ pub fn stripes(context: &RunContext, spec: &StripesSpec, on_step: &dyn Fn(&str))
             backup.taken.push(taken);
         }
     }
-    let conditions = sweep.conditions(backups.iter().flat_map(|b| &b.taken));
+    let taken: Vec<&Timing> = backups.iter().flat_map(|b| &b.taken).collect();
+    let conditions = sweep.conditions(&taken);
     let nul = backups.remove(0);
     let swept = Swept {
         kinds,
@@ -168,4 +189,26 @@ pub fn stripes(context: &RunContext, spec: &StripesSpec, on_step: &dyn Fn(&str))
         conditions,
     };
     Ok(report(spec, platform, &swept))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timing::tests::made_up;
+
+    #[test]
+    fn backups_with_a_temperature_that_is_not_known_are_counted() {
+        let of = |silent_sensors| Timing {
+            silent_sensors,
+            ..made_up(1.0, 100)
+        };
+        let (known, unknown) = (of(0), of(2));
+        assert_eq!(unknown_heat(&[&known, &known]), None);
+        let told = unknown_heat(&[&known, &unknown, &known]).unwrap();
+        assert!(
+            told.starts_with("In 1 of 3 backups a sensor did not answer"),
+            "{told}"
+        );
+        assert!(told.contains("a temperature is not known"), "{told}");
+    }
 }

@@ -324,7 +324,14 @@ fn kinds(bench: &Workbench, stripes: usize) -> Result<OurValues> {
             .iter()
             .filter_map(|t| measured.median(&format!("{}/{key}", t.trial.key)));
         let hottest = hottest.fold(None, |a: Option<f64>, b| Some(a.map_or(b, |a| a.max(b))));
-        let told = hottest.map_or("no sensor here".into(), |c| format!("{c:.1} °C"));
+        let mut taken = tried.iter().flat_map(|t| &t.taken);
+        let is_silent = taken.any(|t| t.silent_sensors > 0);
+        let told = match (hottest, is_silent) {
+            (Some(c), false) => format!("{c:.1} °C"),
+            (Some(c), true) => format!("{c:.1} °C; a sensor did not answer every reading"),
+            (None, false) => "no sensor here".to_owned(),
+            (None, true) => "not known: a sensor did not answer".to_owned(),
+        };
         measured.conditions.push((name.into(), told));
     };
     put("Hottest CPU", "cpu_c");
