@@ -6,6 +6,7 @@
 //!   chance. A cost below 0 is shown as it is.
 //! - A phase of hardware of which an accelerator compressed less than [`IN_HARDWARE`] has a row that says so, and no values.
 //! - The value of a phase without a transaction is absent, its rate 0.
+//! - All shares of CPU have one denominator, which the prose states: the time of all processors that are online.
 //!
 //! Leaves to others: the run (`mod.rs`), and reading logs (`transactions.rs`).
 
@@ -18,14 +19,11 @@ use crate::report::{
     At, Axis, Best, Chart, Column, Positions, Report, ReportFormat, Section, Series, Table,
     counted as in_words,
 };
-use crate::spread::{RoundResults, median};
+use crate::spread::{RoundResults, caution, median};
 use crate::timing::IN_HARDWARE;
 
 /// The key of a phase that asked for hardware and does not count as such: it has no values.
 const MIXED: &str = "mixed";
-
-/// With fewer rounds chance may decide.
-const ENOUGH_ROUNDS: usize = 3;
 
 /// Everything that was seen: phases, transactions, and CPU use.
 pub struct ObservedLoad {
@@ -67,6 +65,8 @@ struct Counted<'a> {
     times: Option<TransactionTimes>,
     /// Of the whole machine, all programs, during the phase.
     busy_percent: Option<f64>,
+    /// That were online meanwhile.
+    processors: Option<f64>,
     /// Transactions that one backup cost; of a quiet phase none.
     lost: Option<f64>,
     /// Transactions by which quiet phases differ in as much time as one backup has.
@@ -77,6 +77,13 @@ impl Counted<'_> {
     /// Costs are larger than what chance makes of quiet phases.
     fn is_beyond_chance(&self) -> bool {
         self.lost.is_some_and(|lost| lost > self.chance)
+    }
+
+    /// CPU time of its backups, in percent of what all processors had while they lasted.
+    fn backup_percent(&self) -> Option<f64> {
+        let processors = self.processors?;
+        self.phase
+            .of_backups(|taken| taken.own_cpu_percent(processors))
     }
 }
 
@@ -122,6 +129,7 @@ pub fn found(
                 busy_percent: cpu
                     .share(phase.from_s, phase.to_s)
                     .map(|s| s.machine_percent),
+                processors: cpu.processors(phase.from_s, phase.to_s),
                 lost: is_loaded.then(|| (quiet_of(phase.round) - rate(phase)) * each_s),
                 chance: apart * each_s,
             }
@@ -148,7 +156,10 @@ pub fn found(
         title: "Backups under load".into(),
         summary: with_missing(with_chance(&insight, rounds), &missing),
         platform,
-        sections: vec![in_phases(spec, kind, &rows), over_time(&observed)],
+        sections: vec![
+            in_phases(spec, explained(spec, kind, &observed), &rows),
+            over_time(&observed),
+        ],
     };
     OltpFound {
         report,
@@ -161,12 +172,9 @@ pub fn found(
 
 /// A headline begins with how little a round proves.
 fn with_chance(insight: &str, rounds: usize) -> String {
-    match rounds {
-        ENOUGH_ROUNDS.. => insight.to_owned(),
-        _ => format!(
-            "Only {}, so chance may decide. {insight}",
-            in_words(rounds, "round")
-        ),
+    match caution(rounds) {
+        None => insight.to_owned(),
+        Some(caution) => format!("{caution} {insight}"),
     }
 }
 
@@ -270,7 +278,7 @@ fn insight(rows: &[PhaseRow], quiet: &[f64]) -> String {
     told
 }
 
-fn in_phases(spec: &OltpSpec, load: LoadKind, rows: &[PhaseRow]) -> Section {
+fn in_phases(spec: &OltpSpec, prose: Vec<String>, rows: &[PhaseRow]) -> Section {
     let cells = |row: &PhaseRow| {
         let times =
             |value: fn(&TransactionTimes) -> f64| row.median(|one| one.times.as_ref().map(value));
@@ -288,7 +296,7 @@ fn in_phases(spec: &OltpSpec, load: LoadKind, rows: &[PhaseRow]) -> Section {
             row.median(|one| one.phase.backup_s()).into(),
             row.of_backups(|t| Some(t.mb_per_s())).into(),
             row.of_backups(|t| t.cpu_s).into(),
-            row.of_backups(Taken::own_cpu_percent).into(),
+            row.median(|one| one.backup_percent()).into(),
             row.median(|one| one.busy_percent).into(),
             row.of_backups(|t| Some(t.ratio())).into(),
             lost.map(|lost| lost.median).into(),
@@ -320,29 +328,19 @@ fn in_phases(spec: &OltpSpec, load: LoadKind, rows: &[PhaseRow]) -> Section {
     if spec.rounds > 1 {
         table.columns.push(Column::text("Lost, range"));
     }
-    let whole = || Axis {
-        max: Some(100.0),
-        ..Axis::new("CPU", "% of system")
-    };
-    let bars = |title: &str, y: Axis, value: &dyn Fn(&Counted) -> Option<f64>| Chart {
-        title: title.into(),
-        form: ReportFormat::Bar,
-        x: Positions {
-            label: "Phase".into(),
-            unit: String::new(),
-            at: At::Names(rows.iter().map(|row| row.name.to_owned()).collect()),
-        },
-        y,
-        y_right: None,
-        series: vec![Series::new(
-            title,
-            rows.iter().map(|row| row.median(value)).collect(),
-        )],
+    let bars = |title: &str, y: Axis, value: &dyn Fn(&Counted) -> Option<f64>| {
+        // A phase without the value has no place: an empty one would look like a bar of no height.
+        let known = rows
+            .iter()
+            .map(|row| (row.name.to_owned(), row.median(value)));
+        let (names, heights) = known.filter(|(_, height)| height.is_some()).unzip();
+        Chart::bars(title, "Phase", names, y, vec![Series::new(title, heights)])
     };
     Section {
         heading: "Phases".into(),
-        prose: explained(spec, load),
+        prose,
         table: Some(table),
+        // Each axis has the name of its column.
         charts: vec![
             bars(
                 "Transactions per second",
@@ -350,26 +348,40 @@ fn in_phases(spec: &OltpSpec, load: LoadKind, rows: &[PhaseRow]) -> Section {
                 &|c| Some(c.rate),
             )
             .sorted(Best::Most),
-            bars("Length of a backup", Axis::new("Elapsed", "s"), &|c| {
+            bars("Length of a backup", Axis::new("Each takes", "s"), &|c| {
                 c.phase.backup_s()
             })
             .sorted(Best::Least),
             bars(
                 "Transactions lost by a backup",
-                Axis::new("Lost", ""),
+                Axis::new("Lost by one", "transactions"),
                 &|c| c.lost,
             )
             .sorted(Best::Least),
-            bars("CPU of the whole machine", whole(), &|c| c.busy_percent),
-            bars("CPU of the backup alone", whole(), &|c| {
-                c.phase.of_backups(Taken::own_cpu_percent)
+            // More of it is neither better nor worse, so it keeps the order of the phases.
+            bars("CPU of the whole machine", whole("CPU of all"), &|c| {
+                c.busy_percent
             }),
+            bars(
+                "CPU of the backup alone",
+                whole("CPU of the backup"),
+                &|c| c.backup_percent(),
+            )
+            .sorted(Best::Least),
         ],
     }
 }
 
+/// An axis of the whole machine's CPU time.
+fn whole(label: &str) -> Axis {
+    Axis {
+        max: Some(100.0),
+        ..Axis::new(label, "% of system")
+    }
+}
+
 /// The words above the table of the phases.
-fn explained(spec: &OltpSpec, load: LoadKind) -> Vec<String> {
+fn explained(spec: &OltpSpec, load: LoadKind, observed: &ObservedLoad) -> Vec<String> {
     let mut prose = vec![format!(
         "{} with {}, {}; phases in this order{}, each at least {:.0} s, backups to {} one after another. CPU time is the \
          backup's alone; CPU of all is the whole machine's during the phase, with the load and other programs. Lost: the transactions of the quiet phases without those of this \
@@ -388,6 +400,7 @@ fn explained(spec: &OltpSpec, load: LoadKind) -> Vec<String> {
         spec.phase.as_secs_f64(),
         in_words(spec.stripes, "stripe"),
     )];
+    prose.push(denominator(spec, observed));
     if spec.rounds > 1 {
         prose.push(format!(
             "{} rounds, every other one in the opposite order: medians, and the range of what was lost. Each round is compared \
@@ -407,6 +420,35 @@ fn explained(spec: &OltpSpec, load: LoadKind) -> Vec<String> {
     prose
 }
 
+/// The words about what a percentage of CPU is of.
+fn denominator(spec: &OltpSpec, observed: &ObservedLoad) -> String {
+    let ends = observed.phases.first().zip(observed.phases.last());
+    let (from_s, to_s) = ends.map_or((0.0, 0.0), |(first, last)| (first.from_s, last.to_s));
+    let online = match observed.cpu.processors(from_s, to_s) {
+        Some(processors) => format!(
+            ", here {}",
+            in_words(processors.round() as usize, "processor")
+        ),
+        None => String::new(),
+    };
+    let stolen = match observed.cpu.share(from_s, to_s) {
+        Some(share) => format!(", here {:.1} % of all", share.stolen_percent),
+        None => String::new(),
+    };
+    let limit = match spec.max_cpu {
+        Some(_) => format!(
+            " A limit of CPU is a share of the time of those that this program may use, here {}.",
+            in_words(longshore_facts::cores(), "processor")
+        ),
+        None => String::new(),
+    };
+    format!(
+        "CPU in % of system is of the time that all processors of the machine that are online{online}, have in the same seconds: \
+         those of the phase for CPU of all, those of its backups for CPU of the backup. Time in which they idle counts, and so does \
+         time that a hypervisor gives to other machines{stolen}; neither is work.{limit}"
+    )
+}
+
 /// Transactions, their latency and CPU use in each second, a colour for each phase.
 fn over_time(observed: &ObservedLoad) -> Section {
     let ObservedLoad {
@@ -419,6 +461,7 @@ fn over_time(observed: &ObservedLoad) -> Section {
     let end_s = phases.last().map_or(begun_s, |p| p.to_s);
     let seconds = ((end_s - begun_s).ceil() as usize).max(1);
     let span = |n: usize| (begun_s + n as f64, (begun_s + n as f64 + 1.0).min(end_s));
+    let middle = |n: usize| n as f64 + 0.5;
     let phase_at = |n: usize| {
         let (from, to) = span(n);
         let middle = f64::midpoint(from, to);
@@ -442,7 +485,7 @@ fn over_time(observed: &ObservedLoad) -> Section {
         x: Positions {
             label: "Time".into(),
             unit: "s".into(),
-            at: At::Numbers((0..seconds).map(|n| n as f64 + 0.5).collect()),
+            at: At::Numbers((0..seconds).map(middle).collect()),
         },
         y,
         y_right: None,
@@ -452,7 +495,7 @@ fn over_time(observed: &ObservedLoad) -> Section {
         let (from, to) = span(n);
         let times = all.times(from, to);
         vec![
-            (n as f64).into(),
+            middle(n).into(),
             phase_at(n).map(|at| phases[at].name()).into(),
             all.rate(from, to).into(),
             times.map(|t| t.median_ms).into(),
@@ -464,25 +507,25 @@ fn over_time(observed: &ObservedLoad) -> Section {
     };
     let mut busy = chart(
         "CPU of the whole machine in each second",
-        Axis {
-            max: Some(100.0),
-            ..Axis::new("CPU", "% of system")
-        },
+        whole("CPU of all"),
         lines(&|from, to| cpu.share(from, to).map(|s| s.machine_percent)),
     );
     let own = (0..seconds).map(|n| {
         let (from, to) = span(n);
         cpu.share(from, to).map(|s| s.own_percent)
     });
-    let mut own = Series::new("our backups alone", own.collect());
+    let mut own = Series::new("CPU of our backups", own.collect());
     own.dashed = true;
     busy.series.push(own);
     Section {
         heading: "Each second".into(),
-        prose: Vec::new(),
+        prose: vec![
+            "Time is the middle of each second, counted from the beginning of the first phase."
+                .into(),
+        ],
         table: Some(Table {
             columns: vec![
-                Column::number("Second", "", 0),
+                Column::number("Time", "s", 1),
                 Column::text("Phase"),
                 Column::number("Transactions", "/s", 0),
                 Column::number("Median", "ms", 2),
@@ -501,7 +544,7 @@ fn over_time(observed: &ObservedLoad) -> Section {
             ),
             chart(
                 "99 % of the transactions took at most",
-                Axis::new("Latency", "ms"),
+                Axis::new("99 %", "ms"),
                 lines(&|from, to| all.times(from, to).map(|t| t.p99_ms)),
             ),
             busy,
@@ -571,6 +614,7 @@ mod tests {
         let reading = |at_s: f64| CpuReading {
             at_s,
             busy_s: at_s / 2.0,
+            stolen_s: at_s / 8.0,
             all_s: at_s,
             own_s: at_s / 4.0,
         };
@@ -661,8 +705,21 @@ mod tests {
             column(seconds, "CPU of our backups"),
             vec![Cell::from(25.0); 3]
         );
-        // A quiet phase has no backup whose use there could be.
-        assert_eq!(column(phases, "CPU of the backup")[0], Cell::Absent);
+        // A quiet phase has no backup whose use there could be. The other one's had a second of the one processor that is
+        // online, however many the machine of this test has.
+        assert_eq!(
+            column(phases, "CPU of the backup"),
+            [Cell::Absent, Cell::from(100.0), Cell::Absent]
+        );
+        let told = phases.prose.concat();
+        assert!(
+            told.contains("online, here 1 processor, have in the same seconds"),
+            "{told}"
+        );
+        assert!(
+            told.contains("gives to other machines, here 12.5 % of all"),
+            "{told}"
+        );
         let titles = |section: &Section| {
             section
                 .charts
@@ -671,6 +728,42 @@ mod tests {
                 .count()
         };
         assert_eq!((titles(phases), titles(seconds)), (2, 1));
+        // The tables have all numbers of the charts in their rows and columns.
+        let markdown = found.report.to_markdown();
+        assert!(!markdown.contains("### "), "{markdown}");
+    }
+
+    #[test]
+    fn bars_of_phases_say_whether_the_best_is_first_and_it_is() {
+        let log = log_of(&[100, 30, 60, 98]);
+        let observed = seen(in_rounds(&["zstd", "lz4"], 1), &log);
+        let found = found(&spec(), LoadKind::Sqlite, Vec::new(), observed, Vec::new());
+        let order = |title: &str| {
+            let mut charts = found.report.sections[0].charts.iter();
+            let chart = charts.find(|chart| chart.title == title).unwrap();
+            let At::Names(names) = &chart.x.at else {
+                panic!("{chart:?}");
+            };
+            (chart.x.label.clone(), names.join(", "))
+        };
+        let is = |label: &str, names: &str| (label.to_owned(), names.to_owned());
+        assert_eq!(
+            order("Transactions per second"),
+            is("Phase, best first", "quiet 0, quiet, after, lz4, zstd")
+        );
+        assert_eq!(
+            order("Transactions lost by a backup"),
+            is("Phase, best first", "lz4, zstd")
+        );
+        assert_eq!(
+            order("CPU of the whole machine"),
+            is("Phase", "quiet 0, zstd, lz4, quiet, after")
+        );
+        assert_eq!(
+            order("CPU of the backup alone"),
+            is("Phase, best first", "zstd, lz4"),
+            "both have as much"
+        );
     }
 
     #[test]

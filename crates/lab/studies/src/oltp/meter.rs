@@ -3,6 +3,8 @@
 //! Invariants
 //! - Readings only grow, and are taken by a thread of their own, also while nothing is backed up.
 //! - Between two readings the use is even. Outside of them nothing is known, and the answer is `None`, never 0.
+//! - A percentage is of the time of all processors that are online, in the same seconds: at work, idle, or given to other
+//!   machines by a hypervisor. What was given away is no work.
 //!
 //! Leaves to others: which spans are asked about (`findings.rs`).
 
@@ -20,8 +22,9 @@ const EVERY: Duration = Duration::from_millis(200);
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CpuReading {
     pub at_s: f64,
-    /// Of all processors, at work and in all.
+    /// Of all processors that are online: at work, given to other machines, and in all.
     pub busy_s: f64,
+    pub stolen_s: f64,
     pub all_s: f64,
     /// Of this process.
     pub own_s: f64,
@@ -34,6 +37,7 @@ impl CpuReading {
         Some(CpuReading {
             at_s: clock.wall_ns() as f64 / 1e9,
             busy_s: machine.busy.as_secs_f64(),
+            stolen_s: machine.stolen.as_secs_f64(),
             all_s: (machine.busy + machine.idle + machine.stolen).as_secs_f64(),
             own_s: own.cpu().as_secs_f64(),
         })
@@ -44,6 +48,8 @@ impl CpuReading {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CpuShare {
     pub machine_percent: f64,
+    /// That a hypervisor gave to other machines.
+    pub stolen_percent: f64,
     /// Of this process, which makes the backups and not the load.
     pub own_percent: f64,
 }
@@ -98,6 +104,7 @@ impl CpuMeter {
         Some(CpuReading {
             at_s,
             busy_s: mix(a.busy_s, b.busy_s),
+            stolen_s: mix(a.stolen_s, b.stolen_s),
             all_s: mix(a.all_s, b.all_s),
             own_s: mix(a.own_s, b.own_s),
         })
@@ -112,8 +119,16 @@ impl CpuMeter {
         }
         Some(CpuShare {
             machine_percent: 100.0 * (to.busy_s - from.busy_s) / all_s,
+            stolen_percent: 100.0 * (to.stolen_s - from.stolen_s) / all_s,
             own_percent: 100.0 * (to.own_s - from.own_s) / all_s,
         })
+    }
+
+    /// The processors that were online between two moments, by the time that they had: what percentages are of.
+    pub fn processors(&self, from_s: f64, to_s: f64) -> Option<f64> {
+        let (from, to) = (self.at(from_s)?, self.at(to_s)?);
+        let processors = (to.all_s - from.all_s) / (to_s - from_s);
+        (processors.is_finite() && processors > 0.0).then_some(processors)
     }
 }
 
@@ -126,6 +141,7 @@ mod tests {
         let reading = |at_s: f64, busy_s: f64, own_s: f64| CpuReading {
             at_s,
             busy_s,
+            stolen_s: at_s / 2.0,
             all_s: 2.0 * at_s,
             own_s,
         };
@@ -147,6 +163,14 @@ mod tests {
             (None, None, None)
         );
         assert_eq!(CpuMeter::default().share(0.0, 1.0), None);
+        // Two processors, of which a quarter was given to other machines: that is time, and no work.
+        assert_eq!(meter.processors(10.0, 12.0), Some(2.0));
+        let stolen = meter.share(10.0, 12.0).map(|s| s.stolen_percent);
+        assert_eq!(stolen, Some(25.0));
+        let unknown = [(9.0, 11.0), (12.0, 14.0), (11.0, 11.0)];
+        for (from_s, to_s) in unknown {
+            assert_eq!(meter.processors(from_s, to_s), None, "{from_s} {to_s}");
+        }
     }
 
     #[test]

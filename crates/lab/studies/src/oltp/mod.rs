@@ -167,8 +167,11 @@ pub fn oltp(context: &RunContext, spec: &OltpSpec, on_step: &dyn Fn(&str)) -> Re
         [] => std::slice::from_ref(&spec.work),
         dirs => dirs,
     };
-    let mut machine = platform::record(context, dirs);
     let base = Scratch::named(storage, std::slice::from_ref(&spec.work), "load")?;
+    let stripes = Scratch::new(storage, dirs)?;
+    // The directories exist from here on: before, their file systems would not be known.
+    let places = [dirs, std::slice::from_ref(&spec.work)].concat();
+    let mut machine = platform::record(context, &platform::places(&places, []));
     let (kinds, mut missing) = kinds(context, spec);
     let (kind, mut loaded) = begin_any(context, spec, &base, &mut missing, on_step)?;
     for peer in &spec.peers {
@@ -181,7 +184,6 @@ pub fn oltp(context: &RunContext, spec: &OltpSpec, on_step: &dyn Fn(&str)) -> Re
         !loaded.load.has_ended(),
         "the load ended at once; `longshore lab load` shows why"
     );
-    let stripes = Scratch::new(storage, dirs)?;
     for peer in &spec.peers {
         // One that cannot back up this server says so before the phases.
         on_step(&format!("a trial of {}", peer.name()));

@@ -27,9 +27,10 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// CPU time of the program in percent of what all processors have meanwhile.
-    pub fn own_cpu_percent(&self) -> Option<f64> {
-        let all_s = self.wall_s * longshore_facts::cores() as f64;
+    /// CPU time of the program in percent of what so many processors have while the backup lasts: those that are online,
+    /// whether this program may use all of them or not.
+    pub fn own_cpu_percent(&self, processors: f64) -> Option<f64> {
+        let all_s = self.wall_s * processors;
         self.cpu_s.map(|cpu_s| 100.0 * cpu_s / all_s.max(1e-9))
     }
 
