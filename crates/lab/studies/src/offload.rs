@@ -70,16 +70,17 @@ pub fn offload(context: &RunContext, spec: &OffloadSpec, on_step: &dyn Fn(&str))
         scratch.as_ref().map_or(Ok(()), Scratch::clear)?;
         Ok(taken)
     };
-    let mut rounds: Vec<Round> = Vec::new();
-    for round in 0..=spec.rounds.max(1) {
+    let all = |round: usize| -> Result<Round> {
         let taken = [one(MODES[0].0)?, one(MODES[1].0)?, one(MODES[2].0)?];
         let speeds = taken.each_ref().map(|t| format!("{:.2}", t.gb_per_s()));
         on_step(&format!("round {round}: {} GB/s", speeds.join(", ")));
-        if round > 0 {
-            rounds.push(taken);
-        }
-    }
+        Ok(taken)
+    };
+    all(0)?;
+    // Before the rounds that count, and after the accelerator was tested, because only then its library tells its version.
     let mut platform = platform::record(context, &platform::places(&spec.dirs, [&spec.source]));
+    let rounds = (1..=spec.rounds.max(1)).map(all);
+    let rounds = rounds.collect::<Result<Vec<Round>>>()?;
     let bytes = rounds[0][0].plain_bytes as f64 / 1e6;
     platform.push((
         "Source".into(),

@@ -80,7 +80,8 @@ fn overrides(var: impl Fn(&str) -> Option<std::ffi::OsString>) -> String {
 }
 
 /// Name and value, for the head of a report: a short line first, and the parts, which a page shows as a table
-/// ([`is_part`]). `dirs` are those of sources and targets; they exist.
+/// ([`is_part`]). `dirs` are those of sources and targets. They exist already: the file system of one that does not is left
+/// out, because what it will lie on is not known.
 pub fn record(context: &RunContext, dirs: &[PathBuf]) -> Vec<(String, String)> {
     let found = Hardware::read(Path::new("/proc"), &sysfs());
     let mut record = parts(&found, &facts::kernel(), facts::cores());
@@ -248,11 +249,15 @@ pub fn hardware(dirs: &[PathBuf]) -> Vec<(&'static str, String)> {
         .iter()
         .filter_map(|(key, name)| Some((*key, row(&rows, name)?.to_owned())));
     let mut found: Vec<_> = known.collect();
-    let drives: Vec<String> = dirs.iter().filter_map(|dir| storage(dir)).collect();
-    found.push(("disk", drives.join(", ")));
+    let mut drives: Vec<String> = dirs.iter().filter_map(|dir| storage(dir)).collect();
+    drives.dedup();
+    if !drives.is_empty() {
+        found.push(("disk", drives.join("; ")));
+    }
     found
 }
 
+/// The file system of a directory, with the drives below it where these are known.
 fn storage(dir: &Path) -> Option<String> {
     let mount = facts::mount_of(dir).ok()?;
     let (kind, source) = (
@@ -261,7 +266,16 @@ fn storage(dir: &Path) -> Option<String> {
     );
     let model = facts::drive_model(mount.device);
     let model = model.map_or_else(String::new, |model| format!(" ({model})"));
-    Some(format!("{kind} on {source}{model}"))
+    // A file system without a device is told by its kind and its source.
+    let drives = facts::drives_of(dir).ok();
+    let drives = drives.filter(|_| Path::new(&source).starts_with("/dev"));
+    let drives: Vec<String> = drives.into_iter().flatten().collect();
+    let drives = match drives.as_slice() {
+        [] => String::new(),
+        [one] => format!(", drive {one}"),
+        several => format!(", drives {}", several.join(", ")),
+    };
+    Some(format!("{kind} on {source}{model}{drives}"))
 }
 
 /// The machine's load without this process.
@@ -383,6 +397,27 @@ mod tests {
         let heads: Vec<&str> = rows.iter().map(|r| r.0).filter(|n| !is_part(n)).collect();
         assert_eq!(heads, ["Machine"]);
         assert!(is_part("Storage of /a") && !is_part(OTHERS) && !is_part(OVERRIDDEN));
+    }
+
+    #[test]
+    fn the_file_system_of_a_directory_is_known_only_once_it_exists() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("new");
+        assert_eq!(storage(&dir), None);
+        std::fs::create_dir(&dir).unwrap();
+        let told = storage(&dir).unwrap();
+        assert_eq!(storage(root.path()), Some(told.clone()));
+        let mount = facts::mount_of(&dir).unwrap();
+        let has_device = Path::new(&mount.source).starts_with("/dev");
+        assert_eq!(told.contains(", drive"), has_device, "{told}");
+        for drive in facts::drives_of(&dir).unwrap() {
+            assert!(!has_device || told.contains(&drive), "{told}: {drive}");
+        }
+        let none = storage(Path::new("/proc")).unwrap();
+        assert!(
+            none.starts_with("proc on ") && !none.contains("drive"),
+            "{none}"
+        );
     }
 
     #[test]

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use longshore_accel::nvcomp::{CopyRates, Facts, Nvcomp, Options};
 use longshore_accel::{Engine, EngineState, Health};
 use longshore_codec::Level;
@@ -88,6 +88,11 @@ pub fn device_check(
     };
     let engine = Arc::new(Nvcomp::open(options));
     let tested = check.self_test(&engine);
+    if tested {
+        // Before the directory exists, nobody knows its file system.
+        let made = context.storage.create_dir_all(&spec.work);
+        made.with_context(|| format!("cannot open directory {}", spec.work.display()))?;
+    }
     let mut platform = platform::record(context, std::slice::from_ref(&spec.work));
     platform.extend(device_facts(&engine.health(), engine.facts().as_ref()));
     let mut sections = Vec::new();

@@ -17,7 +17,9 @@ mod published;
 mod trials;
 mod workbench;
 
-use anyhow::Result;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
 
 use crate::platform;
 use crate::report::{Column, Report, Section, Table};
@@ -25,7 +27,7 @@ use crate::volumes::{self, TargetVolumes};
 pub use index::{Made, index};
 pub use papers::PAPERS;
 pub use published::{Figure, Paper};
-pub use workbench::{FiguresMade, Workbench, emulates};
+pub use workbench::{FigureTakes, FiguresMade, Workbench, emulates, takes};
 
 /// All figures in their order, each with its paper.
 pub fn all() -> impl Iterator<Item = (&'static Paper, &'static Figure)> {
@@ -45,24 +47,35 @@ pub fn make(bench: &Workbench, (paper, figure): (&Paper, &Figure)) -> Result<Rep
         false => None,
     };
     match devices {
-        Some((context, paced)) => made(&bench.over(context), (paper, figure), &|| paced.doubt()),
-        None => made(bench, (paper, figure), &|| None),
+        Some(devices) => made(&bench.over(devices), (paper, figure)),
+        None => made(bench, (paper, figure)),
     }
 }
 
-/// `doubt` answers after the backups.
-fn made(
-    bench: &Workbench,
-    (paper, figure): (&Paper, &Figure),
-    doubt: &dyn Fn() -> Option<String>,
-) -> Result<Report> {
-    let machine = platform::record(bench.context, &bench.spec.dirs);
+/// The directories of a figure's stripes and of its samples, each once. They are made if they are missing: before they
+/// exist, nobody knows their file systems.
+fn places(bench: &Workbench, figure: &Figure) -> Result<Vec<PathBuf>> {
+    if !takes(figure.id).dirs {
+        return Ok(Vec::new());
+    }
+    let mut all = bench.spec.dirs.clone();
+    all.push(bench.spec.work.clone());
+    for dir in &all {
+        let made = bench.context.storage.create_dir_all(dir);
+        made.with_context(|| format!("cannot open directory {}", dir.display()))?;
+    }
+    Ok(platform::places(&all, []))
+}
+
+fn made(bench: &Workbench, (paper, figure): (&Paper, &Figure)) -> Result<Report> {
+    let machine = platform::record(bench.context, &places(bench, figure)?);
+    // The doubts of an earlier figure that failed are not this one's.
+    bench.doubt();
     let mut measured = (figure.make)(bench)?;
     let volumes = measured.volumes.take();
     let caption = volumes.as_ref().and_then(TargetVolumes::caption);
     let told = volumes.as_ref().and_then(TargetVolumes::sentence);
-    measured.cautions.extend(told);
-    measured.cautions.extend(doubt());
+    measured.cautions.splice(0..0, told);
     if let Some(rates) = volumes.as_ref().and_then(|v| v.emulated) {
         let told = format!("{rates}; each directory of --dir is one");
         measured.conditions.push(("Devices".into(), told));
@@ -109,10 +122,89 @@ pub fn list() -> Report {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::num::NonZeroU64;
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use longshore_io::{Clock, Host, HostClock};
+    use longshore_pipeline::RunContext;
 
     use super::measured::Ours;
     use super::published::{Stance, Stated, Sureness};
     use super::*;
+    use crate::paced::{DeviceRate, EmulatedVolumes};
+
+    /// Small and quick figures on emulated devices of this rate and latency, with stripes in `root/to`.
+    fn small(root: &Path, (bytes_per_s, latency): (u64, Duration)) -> FiguresMade {
+        let target = DeviceRate {
+            bytes_per_s: NonZeroU64::new(bytes_per_s).unwrap(),
+            latency,
+        };
+        FiguresMade {
+            work: root.join("work"),
+            dirs: vec![root.join("to")],
+            sample_bytes: 3_000_000,
+            rounds: 1,
+            quick: true,
+            program: "none".into(),
+            phase: Duration::ZERO,
+            emulated: Some(EmulatedVolumes {
+                target,
+                source: None,
+            }),
+        }
+    }
+
+    /// Goal: a doubt stands on every page that shows the backups that it is about, and on no other; the page knows the file
+    /// system of directories that were made for it.
+    /// Method: devices faster than any memory, and ones that answer later than any, of which one was late before the figure.
+    #[test]
+    fn a_doubt_about_devices_is_that_of_the_study_and_stays_with_it() {
+        let root = longshore_kit::place::dir("figures");
+        let context = RunContext {
+            keyring: Default::default(),
+            storage: Arc::new(Host::new()),
+            clock: Arc::new(HostClock),
+            catalog: None,
+            accelerators: Vec::new(),
+            cancel: Default::default(),
+        };
+        let slow = Duration::from_millis(100);
+        for (n, (rate, is_doubted)) in
+            [((1 << 50, Duration::ZERO), true), ((64 << 20, slow), false)]
+                .into_iter()
+                .enumerate()
+        {
+            let spec = small(&root.path().join(n.to_string()), rate);
+            let bench = Workbench::new(&context, &spec, &|_| {});
+            let (_, paced) = bench.with_devices().unwrap().unwrap();
+            let late = || {
+                HostClock.sleep(2 * slow);
+                Ok(1)
+            };
+            paced.devices().next().unwrap().pass(late).unwrap();
+            // Both show one study, which runs once.
+            for id in ["S3.T1", "S3.F1"] {
+                let report = make(&bench, find(id).unwrap()).unwrap();
+                let told = &report.summary;
+                assert_eq!(
+                    told.contains("The real storage was slower"),
+                    is_doubted,
+                    "{id}: {told}"
+                );
+                for dir in [&spec.dirs[0], &spec.work] {
+                    let name = format!("Storage of {}", dir.display());
+                    let row = platform::row(&report.platform, &name);
+                    assert!(
+                        row.is_some_and(|row| row.contains(" on ")),
+                        "{:?}",
+                        report.platform
+                    );
+                }
+            }
+        }
+    }
 
     #[test]
     fn a_value_is_written_as_sure_as_it_is() {
@@ -134,6 +226,20 @@ mod tests {
                 assert!(!matches!(row.ours, Ours::Fact(_)) || is_open, "{what}");
             }
         }
+    }
+
+    #[test]
+    fn what_a_figure_takes_is_what_it_is_made_of() {
+        let of = |option: fn(FigureTakes) -> bool| -> Vec<&str> {
+            let others = all().map(|(_, figure)| figure.id);
+            others.filter(|id| !option(takes(id))).collect()
+        };
+        assert_eq!(of(|takes| takes.size), ["S0.T2", "S4.F1", "S4.F2"]);
+        let none = ["S0.T2", "S0.T3", "S4.F1", "S4.F2"];
+        assert_eq!(of(|takes| takes.rounds), none);
+        assert_eq!(of(|takes| takes.dirs), ["S4.F1", "S4.F2"]);
+        assert_eq!(of(|takes| takes.phase).len(), 20);
+        assert!(takes("S0.F6").phase && takes("S0.F7").phase);
     }
 
     /// The white paper measured hardware only.

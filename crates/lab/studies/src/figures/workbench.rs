@@ -3,6 +3,7 @@
 //! Invariants
 //! - A study that several figures show runs once for all of them.
 //! - Samples are kept in the working directory; stripes are removed after each backup.
+//! - A doubt about emulated devices belongs to the study whose backups they had, and to no other.
 //!
 //! Leaves to others: which figure needs what (`papers`).
 
@@ -49,14 +50,35 @@ pub fn emulates(id: &str) -> bool {
     id.starts_with("S3.")
 }
 
+/// The settings that have an effect on a figure, besides `work` and `quick`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FigureTakes {
+    pub size: bool,
+    pub rounds: bool,
+    pub phase: bool,
+    pub dirs: bool,
+}
+
+/// The settings of the figure of this name: models and facts of the machine need no sample, and only loads have phases.
+pub fn takes(id: &str) -> FigureTakes {
+    let is_modelled = id.starts_with("S4.");
+    let is_of_facts = matches!(id, "S0.T2" | "S0.T3");
+    FigureTakes {
+        size: !is_modelled && id != "S0.T2",
+        rounds: !is_modelled && !is_of_facts,
+        phase: matches!(id, "S0.F6" | "S0.F7"),
+        dirs: !is_modelled,
+    }
+}
+
 /// The tools of every figure.
 pub struct Workbench<'a> {
     pub context: &'a RunContext,
     pub spec: &'a FiguresMade,
     pub on_step: &'a dyn Fn(&str),
     kept: Rc<RefCell<BTreeMap<&'static str, OurValues>>>,
-    /// The storage of `context` has these devices.
-    emulated: Option<EmulatedVolumes>,
+    /// The storage of `context`, if it has devices.
+    paced: Option<PacedStorage>,
     devices: OnceCell<(RunContext, PacedStorage)>,
 }
 
@@ -71,7 +93,7 @@ impl<'a> Workbench<'a> {
             spec,
             on_step,
             kept: Rc::default(),
-            emulated: None,
+            paced: None,
             devices: OnceCell::new(),
         }
     }
@@ -98,14 +120,14 @@ impl<'a> Workbench<'a> {
         Ok(Some(self.devices.get_or_init(|| (context, paced))))
     }
 
-    /// The same tools over a context with emulated devices.
-    pub fn over<'b>(&'b self, context: &'b RunContext) -> Workbench<'b> {
+    /// The same tools over a context with emulated devices, those of its storage.
+    pub fn over<'b>(&'b self, (context, paced): &'b (RunContext, PacedStorage)) -> Workbench<'b> {
         Workbench {
             context,
             spec: self.spec,
             on_step: self.on_step,
             kept: self.kept.clone(),
-            emulated: self.spec.emulated,
+            paced: Some(paced.clone()),
             devices: OnceCell::new(),
         }
     }
@@ -133,7 +155,13 @@ impl<'a> Workbench<'a> {
 
     /// The volumes that the directories for stripes stand for.
     pub fn volumes(&self) -> Result<TargetVolumes> {
-        TargetVolumes::of(&*self.context.storage, &self.spec.dirs, self.emulated)
+        let emulated = self.spec.emulated.filter(|_| self.paced.is_some());
+        TargetVolumes::of(&*self.context.storage, &self.spec.dirs, emulated)
+    }
+
+    /// A sentence for the headline if the real storage was slower than emulated devices since the last call.
+    pub fn doubt(&self) -> Option<String> {
+        self.paced.as_ref().and_then(PacedStorage::take_doubt)
     }
 
     /// Whether an accelerator can compress QAT_DEFLATE.

@@ -3,7 +3,8 @@
 //! Invariants
 //! - Requests pass one after another at the rate: over any span of `t` seconds no more than `rate × t` bytes, without a
 //!   burst. Their latencies do not add up.
-//! - All that passed is accounted by the rate alone, whatever the clock and the real file did.
+//! - All that passed is accounted by the rate alone, whatever the clock and the real file did. What the real file took beyond
+//!   that is accounted, too: by requests, and by the time of syncs.
 //!
 //! Leaves to others: which files are on it (`storage.rs`).
 
@@ -56,6 +57,8 @@ pub struct PaceAccount {
     pub late: u64,
     /// The time for which the device was at work, by its rate.
     pub busy: Duration,
+    /// The time that real syncs took after the device was through with all that was given to it.
+    pub late_syncs: Duration,
 }
 
 /// A device at work. Its methods may be called from several threads at once.
@@ -90,6 +93,11 @@ impl DevicePace {
         self.state().account
     }
 
+    /// The account since the last call; a new one begins.
+    pub fn take_account(&self) -> PaceAccount {
+        std::mem::take(&mut self.state().account)
+    }
+
     fn state(&self) -> MutexGuard<'_, PaceState> {
         // No step between two locks can leave it half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -106,6 +114,20 @@ impl DevicePace {
         }
         self.wait_until(through);
         Ok(bytes)
+    }
+
+    /// Does a real sync, and comes back when all that was given to the device has passed, too.
+    pub fn sync(&self, real: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let begun = self.clock.now();
+        let synced = real();
+        let ended = self.clock.now();
+        let mut state = self.state();
+        // The device would have been through by then, with the request for it behind all others.
+        let through = state.free_at.max(begun) + self.rate.latency;
+        state.account.late_syncs += ended.saturating_sub(through);
+        drop(state);
+        self.drain();
+        synced
     }
 
     /// Comes back when all that was given to the device has passed.
@@ -208,6 +230,28 @@ mod tests {
         assert_eq!(clock.now(), 4 * SECOND);
         device.drain();
         assert_eq!(clock.now(), 4 * SECOND);
+    }
+
+    #[test]
+    fn a_sync_that_takes_longer_than_the_device_is_accounted_and_a_quick_one_is_not() {
+        let (clock, device) = device(1000, 0);
+        device.take(Duration::ZERO, 3000);
+        let sync = |real: Duration| {
+            device
+                .sync(|| {
+                    clock.advance(real);
+                    Ok(())
+                })
+                .unwrap();
+            (clock.now(), device.account().late_syncs)
+        };
+        // The device needs three seconds, so a second of syncing is hidden behind them.
+        assert_eq!(sync(SECOND), (3 * SECOND, Duration::ZERO));
+        assert_eq!(sync(5 * SECOND), (8 * SECOND, 5 * SECOND));
+        assert_eq!(device.take_account().late_syncs, 5 * SECOND);
+        assert_eq!(device.account(), PaceAccount::default());
+        let failed = device.sync(|| Err(io::ErrorKind::StorageFull.into()));
+        assert!(failed.is_err());
     }
 
     #[test]

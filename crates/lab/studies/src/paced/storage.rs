@@ -20,9 +20,10 @@ use longshore_io::{
     FileWrite, OpenHow, Stat, Storage, Via, Xattr, Xattrs,
 };
 
-use super::pace::{DevicePace, DeviceRate};
+use super::pace::{DevicePace, DeviceRate, PaceAccount};
 
-/// A larger share of requests that the real storage answered later than the device says that there was no such device.
+/// A larger share of requests that the real storage answered later than the device says that there was no such device. So does
+/// a larger share of the device's own time that syncs took beyond it.
 const LATE_PERCENT: f64 = 5.0;
 
 /// The stated speeds of a study's devices.
@@ -90,16 +91,29 @@ impl PacedStorage {
             .filter_map(|(_, device)| device.as_deref())
     }
 
-    /// A sentence for a headline, if the real storage was often slower than the devices are; `None`: it was not.
-    pub fn doubt(&self) -> Option<String> {
-        let accounts = self.devices().map(DevicePace::account);
-        let late = accounts.map(|of| 100.0 * of.late as f64 / of.requests.max(1) as f64);
+    /// A sentence for a headline, if the real storage was often slower than the devices are; `None`: it was not. It is about all
+    /// since the last call, and the devices' accounts begin anew: each figure has its own doubts.
+    pub fn take_doubt(&self) -> Option<String> {
+        let accounts: Vec<PaceAccount> = self.devices().map(DevicePace::take_account).collect();
         // One slow device decides, however many requests the others had.
-        let percent = late.fold(0.0, f64::max);
-        (percent > LATE_PERCENT).then(|| {
+        let most = |percent: &dyn Fn(&PaceAccount) -> f64| {
+            let all = accounts.iter().map(percent);
+            Some(all.fold(0.0, f64::max)).filter(|percent| *percent > LATE_PERCENT)
+        };
+        let late = most(&|of| 100.0 * of.late as f64 / of.requests.max(1) as f64);
+        let late = late.map(|percent| format!("in {percent:.0} % of its requests"));
+        let syncs = most(&|of| match of.busy.is_zero() {
+            true => 0.0,
+            false => 100.0 * of.late_syncs.as_secs_f64() / of.busy.as_secs_f64(),
+        });
+        let syncs = syncs.map(|percent| {
+            format!("in its syncs, by {percent:.0} % of the time for which the device was at work")
+        });
+        let told: Vec<String> = late.into_iter().chain(syncs).collect();
+        (!told.is_empty()).then(|| {
             format!(
-                "The real storage was slower than an emulated device in {percent:.0} % of its requests, so they were not \
-                 as fast as stated."
+                "The real storage was slower than an emulated device {}, so they were not as fast as stated.",
+                told.join(", and ")
             )
         })
     }
@@ -246,9 +260,13 @@ impl DirAttributes for PacedDir {
 
 impl DirSync for PacedDir {
     fn sync(&self, name: &Path) -> io::Result<()> {
-        self.dir.sync(name)
+        match self.storage.device_of(&self.path.join(name)) {
+            Some(device) => device.sync(|| self.dir.sync(name)),
+            None => self.dir.sync(name),
+        }
     }
 
+    /// Settling before a backup is none of the device's work, however long the real storage takes for it.
     fn sync_all(&self) -> io::Result<()> {
         let synced = self.dir.sync_all();
         if let Some(device) = self.storage.device_of(&self.path) {
@@ -319,15 +337,11 @@ impl FileWrite for PacedFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let synced = self.file.sync();
-        self.device.drain();
-        synced
+        self.device.sync(|| self.file.sync())
     }
 
     fn sync_with_times(&self) -> io::Result<()> {
-        let synced = self.file.sync_with_times();
-        self.device.drain();
-        synced
+        self.device.sync(|| self.file.sync_with_times())
     }
 }
 
@@ -346,5 +360,53 @@ impl FileLock for PacedFile {
 
     fn is_open_elsewhere(&self) -> io::Result<bool> {
         self.file.is_open_elsewhere()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU64;
+    use std::time::Duration;
+
+    use longshore_io::{Host, SimClock};
+
+    use super::*;
+
+    /// Goal: who reads a report knows that a sync took longer than the device would have, and in which figure.
+    /// Method: a second of the device's work, and syncs of stated lengths on a clock that nothing else moves.
+    #[test]
+    fn a_slow_sync_is_a_doubt_of_its_own_figure_and_a_short_one_is_none() {
+        let root = tempfile::tempdir().unwrap();
+        let clock = Arc::new(SimClock::new(0));
+        let target = DeviceRate {
+            bytes_per_s: NonZeroU64::new(1 << 20).unwrap(),
+            latency: Duration::ZERO,
+        };
+        let rates = EmulatedVolumes {
+            target,
+            source: None,
+        };
+        let shared: Arc<dyn Clock> = clock.clone();
+        let dirs = [root.path().to_owned()];
+        let host = Arc::new(Host::new());
+        let paced = PacedStorage::new(host, &shared, &rates, &dirs, &[]).unwrap();
+        let doubt = |sync_ms| {
+            let device = paced.devices().next().unwrap();
+            device.pass(|| Ok(1 << 20)).unwrap();
+            let synced = device.sync(|| {
+                clock.advance(Duration::from_millis(sync_ms));
+                Ok(())
+            });
+            synced.unwrap();
+            paced.take_doubt()
+        };
+        assert_eq!(doubt(40), None);
+        assert_eq!(
+            doubt(400).unwrap(),
+            "The real storage was slower than an emulated device in its syncs, by 40 % of the time for which the device was at \
+             work, so they were not as fast as stated."
+        );
+        // Neither the doubt nor what made it is left for the next one.
+        assert_eq!(doubt(40), None);
     }
 }

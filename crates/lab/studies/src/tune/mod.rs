@@ -63,8 +63,12 @@ const CEILING_PART: u32 = 4;
 ///
 /// Errors: places of two kinds, and a backup that fails.
 pub fn tune(context: &RunContext, spec: &TuneSpec, on_step: &dyn Fn(&str)) -> Result<Tuned> {
-    let platform = platform::record(context, &directories(spec));
     let places = places(context, spec)?;
+    // The directories exist from here on: before, their file systems would not be known.
+    let platform = platform::record(
+        context,
+        &platform::places(&directories(spec), [&spec.source]),
+    );
     let plan = TimePlan::of(spec.time);
     let mut machine = ThisMachine::new(context, &spec.source, &places, plan, on_step);
     if spec.objective == Objective::Workload {

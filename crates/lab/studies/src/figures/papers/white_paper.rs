@@ -527,7 +527,7 @@ fn hardware(bench: &Workbench) -> Result<OurValues> {
     }
     let cpu = measured.fact("cpu").unwrap_or_default().to_owned();
     let logical = measured.fact("logical").unwrap_or("?").to_owned();
-    let found = format!("Here: {cpu}, {logical} logical CPUs, accelerator: {accelerator}.");
+    let found = format!("Here: {cpu}; logical CPUs: {logical}; accelerator: {accelerator}.");
     measured.findings.push(found);
     Ok(measured)
 }
