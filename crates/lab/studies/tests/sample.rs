@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use longshore_studies::sample::{SampleKind, SampleReport, SampleSpec, sample};
+use longshore_studies::sample::{SampleKind, SampleReport, SampleSpec, sample, warehouse_bytes};
 use rusqlite::{Connection, OpenFlags};
 use tempfile::TempDir;
 
@@ -314,6 +314,26 @@ fn tprocc_meets_the_consistency_conditions_of_the_benchmark() {
         0.0,
         0.5,
     );
+}
+
+/// Goal: one warehouse is one, as the benchmark's clause 1.2.1 counts it.
+#[test]
+fn the_size_of_one_warehouse_is_a_database_with_the_benchmarks_rows() {
+    let sample = Sample::new(Tprocc, warehouse_bytes(1));
+    for (table, rows) in [
+        ("warehouse", 1.0),
+        ("district", 10.0),
+        ("customer", 30_000.0),
+        ("history", 30_000.0),
+        ("orders", 30_000.0),
+        ("new_order", 9_000.0),
+        ("stock", 100_000.0),
+        ("item", 100_000.0),
+    ] {
+        let count = sample.number(&format!("SELECT count(*) FROM {table}"));
+        assert_eq!(count, rows, "{table}");
+    }
+    sample.between("SELECT count(*) FROM order_line", 297_000.0, 303_000.0);
 }
 
 #[test]

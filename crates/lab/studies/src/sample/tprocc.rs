@@ -503,18 +503,70 @@ fn ten_thousandths(n: i64) -> f64 {
 mod tests {
     use super::*;
 
+    /// The warehouses that are loaded for the size of so many.
+    fn made_for(count: u32) -> Vec<Warehouse> {
+        let want_bytes = bytes(count);
+        warehouses(&SamplePart {
+            seed: 1,
+            first_id: 1,
+            want_bytes,
+            units: units(want_bytes as f64),
+            wal: false,
+        })
+    }
+
+    /// Rows and bytes of a row as clause 1.2.1 of the benchmark has them, of one warehouse: warehouse, district, customer, history,
+    /// order, new-order, order-line, stock.
+    const OF_ONE: [(u64, u64); 8] = [
+        (1, 89),
+        (10, 95),
+        (30_000, 655),
+        (30_000, 46),
+        (30_000, 24),
+        (9_000, 8),
+        (300_000, 54),
+        (100_000, 306),
+    ];
+    /// Items, which a database has once.
+    const ITEM_ROWS: (u64, u64) = (100_000, 82);
+
+    /// Goal: `--warehouses` makes the database that the benchmark describes, of about its size.
+    #[test]
+    fn one_two_and_ten_warehouses_have_the_benchmarks_rows_and_about_its_bytes() {
+        for count in [1, 2, 10] {
+            let made = made_for(count);
+            let of = |n: usize| OF_ONE[n].0 * u64::from(count);
+            let sum = |rows: &dyn Fn(&Warehouse) -> u64| made.iter().map(rows).sum::<u64>();
+            assert_eq!(made.len() as u64, of(0));
+            assert_eq!(all_districts(&made).count() as u64, of(1));
+            // Each customer has paid once, so the history has as many rows.
+            assert_eq!(sum(&|w| w.customers().count() as u64), of(2));
+            assert_eq!(of(2), of(3));
+            let orders: Vec<Order> = all_districts(&made)
+                .flat_map(|(warehouse, district)| draw_orders(1, warehouse, district))
+                .collect();
+            assert_eq!(orders.len() as u64, of(4));
+            let is_new = |order: &&Order| order.carrier.is_none();
+            assert_eq!(orders.iter().filter(is_new).count() as u64, of(5));
+            let lines: i64 = orders.iter().map(|order| order.lines).sum();
+            let share = lines as f64 / of(6) as f64;
+            assert!(
+                (0.99..1.01).contains(&share),
+                "5 to 15 lines, 10 on average: {share}"
+            );
+            assert_eq!(sum(&|w| w.items as u64), of(7));
+            assert!(made.iter().all(|w| w.items as u64 == ITEM_ROWS.0));
+            // SQLite's pages and the indexes come on top of the rows.
+            let rows = OF_ONE.iter().map(|(rows, row)| rows * row).sum::<u64>() * u64::from(count);
+            let over = bytes(count) as f64 / (rows + ITEM_ROWS.0 * ITEM_ROWS.1) as f64;
+            assert!((1.1..1.3).contains(&over), "{count}: {over}");
+        }
+    }
+
     #[test]
     fn the_bytes_of_whole_warehouses_make_as_many_and_all_are_full() {
         for count in [1, 2, 7, 100, 5000] {
-            let want_bytes = bytes(count);
-            let part = SamplePart {
-                seed: 1,
-                first_id: 1,
-                want_bytes,
-                units: units(want_bytes as f64),
-                wal: false,
-            };
-            let made = warehouses(&part);
+            let made = made_for(count);
             assert_eq!(made.len(), count as usize);
             let full = |w: &Warehouse| (w.customers_per_district, w.items) == (3000, 100_000);
             assert!(made.iter().all(full), "{count}");
