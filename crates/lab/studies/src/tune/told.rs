@@ -2,6 +2,7 @@
 //!
 //! Invariants
 //! - A prediction is called modelled, and what weakens the result stands in the headline.
+//! - What was measured below a ceiling of CPU time is told apart from what was measured without one.
 //! - Each heading and each caption says what was measured.
 //! - The command line and the configuration say the same.
 //!
@@ -15,9 +16,7 @@ use longshore_pipeline::{Limit, OffloadMode};
 use super::door::{Cost, CpuCeiling, Objective, TuneSpec};
 use super::search::{Choices, Found, SearchStep, StepVerdict};
 use crate::platform;
-use crate::report::{
-    At, Axis, Chart, Column, Positions, Report, ReportFormat, Section, Series, Table,
-};
+use crate::report::{Axis, Chart, Column, Report, Section, Series, Table, counted};
 
 /// A later backup that takes so many times what is predicted asks for another search.
 const AGAIN: f64 = 1.25;
@@ -82,11 +81,7 @@ impl Told<'_> {
             ),
         };
         if let Some(ceiling) = self.ceiling {
-            let _ = write!(
-                said,
-                " At most {:.0} % of the CPU time is for backups.",
-                ceiling.percent
-            );
+            said.push_str(&self.below(&ceiling));
         }
         if let Some(seconds) = self.predicted_s(&self.cost()) {
             let _ = write!(
@@ -120,6 +115,18 @@ impl Told<'_> {
             said.push_str(" The time was over before everything was tried: give --time more.");
         }
         said
+    }
+
+    /// The ceiling, and what it leaves: the other figures were measured without it.
+    fn below(&self, ceiling: &CpuCeiling) -> String {
+        format!(
+            " The ceiling is {:.0} % of the time of the {} that this program may use. Below it, as measured, a backup has {:.2} times \
+             the speed of {} without one; what stands before was measured without a ceiling.",
+            ceiling.percent,
+            counted(longshore_facts::cores(), "CPU"),
+            self.found.start.pace() / ceiling.cost.pace().max(f64::MIN_POSITIVE),
+            self.choices.start
+        )
     }
 
     /// The result next to where the search began.
@@ -263,10 +270,12 @@ impl Told<'_> {
         }
         if let Some(ceiling) = self.ceiling {
             prose.push(format!(
-                "With a ceiling of {:.0} % of the CPU time: {:.0} MB/s, {:.2} CPU-s/GB.",
+                "The setting that was taken, with a ceiling of {:.0} % of the CPU time: {:.0} MB/s, {:.2} CPU-s/GB; without it {:.0} \
+                 MB/s. The steps in the table had no ceiling.",
                 ceiling.percent,
                 1e-6 / ceiling.cost.pace(),
-                ceiling.cost.cpu_pace() * 1e9
+                ceiling.cost.cpu_pace() * 1e9,
+                1e-6 / self.found.cost.pace()
             ));
         }
         let names = self.found.steps.iter().map(|step| step.setting.to_string());
@@ -285,21 +294,16 @@ impl Told<'_> {
                 ],
                 row_values: self.found.steps.iter().map(row).collect(),
             }),
-            charts: vec![Chart {
-                title: "Speed, measured".into(),
-                form: ReportFormat::Bar,
-                x: Positions {
-                    label: "Setting, in the order of the steps".into(),
-                    unit: String::new(),
-                    at: At::Names(names.collect()),
-                },
-                y: Axis::new("Speed", "MB/s"),
-                y_right: None,
-                series: vec![Series::new(
+            charts: vec![Chart::bars(
+                "Speed, measured",
+                "Setting, in the order of the steps",
+                names.collect(),
+                Axis::new("Speed", "MB/s"),
+                vec![Series::new(
                     "Speed",
                     self.found.steps.iter().map(rate).collect(),
                 )],
-            }],
+            )],
         }
     }
 }
@@ -444,6 +448,29 @@ mod tests {
             "{said}"
         );
         assert!(said.contains("give --time more"), "{said}");
+        // Twice the speed was measured without the ceiling; below it, half of the speed is left.
+        assert!(
+            said.contains("The ceiling is 25 % of the time of the "),
+            "{said}"
+        );
+        assert!(
+            said.contains(
+                "Below it, as measured, a backup has 0.50 times the speed of QAT_DEFLATE LOW, 2 stripes without one; what stands \
+                 before was measured without a ceiling."
+            ),
+            "{said}"
+        );
+        let steps = told.steps().prose.concat();
+        assert!(
+            steps.contains("with a ceiling of 25 % of the CPU time: 250 MB/s, 2.00 CPU-s/GB; without it 1000 MB/s."),
+            "{steps}"
+        );
+        let none = Told {
+            ceiling: None,
+            ..told
+        };
+        assert!(none.summary().contains("No ceiling of CPU time was found"));
+        assert!(!none.summary().contains("Below it"), "{}", none.summary());
         assert!(told.again().contains("more than 4 min"), "{}", told.again());
         // The prediction has one word, and everything that was measured the other.
         assert!(
