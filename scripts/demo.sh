@@ -80,7 +80,7 @@ say "The algorithms side by side, to the NUL device"
 "$binary" history --json >backups.json
 "$binary" history --restores --json >restores.json
 python3 "$story" backups.json restores.json "$committed" "$kept" >story.json
-longshore lab compare --source app.db --stripes 1 --rounds 3 --work "$PWD" --after story.json --html report.html
+longshore lab compare --source app.db --stripes 1 --rounds 3 --after story.json --html report.html
 
 say "Look at"
 echo "  $PWD/report.html     what was done, and the comparison, with plots"

@@ -4,8 +4,7 @@
 //! where one is installed.
 //! Not covered: real devices.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::Path;
 
 use longshore_kit::program::{answer, command, end};
@@ -17,13 +16,7 @@ const LAB: &str = env!("CARGO_BIN_EXE_longshore-lab");
 
 /// A directory that a server's user can enter, with a short name.
 fn stage() -> TempDir {
-    let shared = Path::new("/dev/shm");
-    let dir = match shared.exists() {
-        true => tempfile::tempdir_in(shared).unwrap(),
-        false => tempfile::tempdir().unwrap(),
-    };
-    fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
-    dir
+    longshore_kit::place::dir("lab")
 }
 
 /// The report of a comparison on a machine whose devices are those of `sys` below `dir`.

@@ -4,43 +4,21 @@
 //! compared between JSON, Markdown and the page.
 //! Not covered: whether the figures are right for a machine; one small size shows nothing about that.
 
-use std::collections::BTreeSet;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+mod reported;
+
+use std::fs;
 use std::path::Path;
 
-use longshore_kit::program::{answer, command, end, text};
+use longshore_kit::program::{command, text};
+use reported::{LAB, rows, run};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const LAB: &str = env!("CARGO_BIN_EXE_longshore-lab");
 const FIGURES: usize = 22;
 
 /// A directory that the servers' user can enter, with a short name.
 fn stage() -> TempDir {
-    let shared = Path::new("/dev/shm");
-    let dir = match shared.exists() {
-        true => tempfile::tempdir_in(shared).unwrap(),
-        false => tempfile::tempdir().unwrap(),
-    };
-    fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
-    dir
-}
-
-fn run(dir: &TempDir, line: &str, code: i32) -> Value {
-    let mut command = command(LAB, line.split_whitespace().chain(["--json"]));
-    answer(&end(command.current_dir(dir.path()), code))
-}
-
-/// The cells of a report's table.
-fn rows(report: &Value, section: usize) -> Vec<Vec<String>> {
-    let rows = report["sections"][section]["table"]["row_values"].as_array();
-    let cell = |cell: &Value| match cell {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    let row = |row: &Value| row.as_array().unwrap().iter().map(cell).collect();
-    rows.unwrap().iter().map(row).collect()
+    longshore_kit::place::dir("lab")
 }
 
 /// A table as text: its head, then its rows.
@@ -202,8 +180,50 @@ fn without_units(mut grid: Grid, like: &Grid) -> Grid {
     grid
 }
 
+/// True if each value of a chart stands in a row of its place and a column of its quantity, or in a row of its series and a
+/// column of its place. The same number anywhere else is another's.
+fn has_where_it_belongs(table: &Value, chart: &Value) -> bool {
+    let lower = |text: &Value| text.as_str().unwrap().to_lowercase();
+    let columns = table["columns"].as_array().into_iter().flatten();
+    let columns: Vec<String> = columns.map(|column| lower(&column["name"])).collect();
+    let rows: Vec<&Vec<Value>> = table["row_values"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|row| row.as_array().unwrap())
+        .collect();
+    let positions = &chart["x"]["positions"];
+    let place = |n: usize| match positions["names"].get(n) {
+        Some(name) => name,
+        None => &positions["numbers"][n],
+    };
+    let stands = |series: &Value, n: usize, value: &Value| {
+        let axis = match series["axis"].as_str() {
+            Some("right") => "y_right",
+            _ => "y",
+        };
+        let quantities = [lower(&series["name"]), lower(&chart[axis]["label"])];
+        let is_of_quantity = |column: &String| quantities.contains(column);
+        let is_of_place =
+            |column: &String| place(n).is_string() && column.ends_with(&lower(place(n)));
+        rows.iter().any(|row| {
+            let mut cells = row.iter().zip(&columns);
+            cells.any(|(cell, column)| {
+                let by_place = row.contains(place(n)) && is_of_quantity(column);
+                let by_series = row.contains(&series["name"]) && is_of_place(column);
+                cell == value && (by_place || by_series)
+            })
+        })
+    };
+    chart["series"].as_array().unwrap().iter().all(|series| {
+        let values = series["values"].as_array().unwrap().iter().enumerate();
+        let mut measured = values.filter(|(_, value)| value.is_number());
+        measured.all(|(n, value)| stands(series, n, value))
+    })
+}
+
 /// Panics unless the three forms of a report say the same in every cell, and unless what its charts show stands in tables
-/// of Markdown.
+/// of Markdown, each number where it belongs.
 fn forms_agree(id: &str, report: &Value, html: &str, markdown: &str) {
     let sections = report["sections"].as_array().unwrap();
     let (of_html, of_markdown) = (tables_of_html(html), tables_of_markdown(markdown));
@@ -212,7 +232,6 @@ fn forms_agree(id: &str, report: &Value, html: &str, markdown: &str) {
     for ((section, html), (own, titled)) in sections.iter().zip(of_html).zip(of_markdown) {
         let what = format!("{id}: {}", section["heading"]);
         let table = &section["table"];
-        let mut numbers = BTreeSet::new();
         if table.is_null() {
             assert_eq!((html, own), (None, None), "{what}");
         } else {
@@ -220,23 +239,15 @@ fn forms_agree(id: &str, report: &Value, html: &str, markdown: &str) {
             assert_eq!(html.expect(&what), expected, "{what}");
             let own = without_units(own.expect(&what), &expected);
             assert_eq!(own, expected, "{what}");
-            let all = table["row_values"].as_array().unwrap().iter();
-            let all = all.flat_map(|row| row.as_array().unwrap());
-            numbers.extend(all.filter_map(Value::as_f64).map(f64::to_bits));
         }
-        let mut tables = titled.iter();
+        let mut tables = titled.iter().peekable();
         for chart in section["charts"].as_array().unwrap() {
             let series = chart["series"].as_array().unwrap();
-            let values = series.iter().flat_map(|s| s["values"].as_array().unwrap());
-            let values: Vec<f64> = values.filter_map(Value::as_f64).collect();
-            if values
-                .iter()
-                .all(|value| numbers.contains(&value.to_bits()))
-            {
+            let own = chart["title"].as_str().unwrap();
+            let Some((title, grid)) = tables.next_if(|(title, _)| title == own) else {
+                assert!(has_where_it_belongs(table, chart), "{what}: {own}");
                 continue;
-            }
-            let (title, grid) = tables.next().expect(&what);
-            assert_eq!(*title, chart["title"].as_str().unwrap(), "{what}");
+            };
             assert_eq!(grid[0].len(), 1 + series.len(), "{what}: {title}");
             for (n, series) in series.iter().enumerate() {
                 let told = grid[1..].iter().map(|row| row[n + 1].as_str());
@@ -277,6 +288,36 @@ fn the_comparison_of_forms_sees_one_changed_cell() {
     ] {
         let same = std::panic::catch_unwind(|| forms_agree("wrong", &report, &html, &markdown));
         assert!(same.is_err(), "{html} {markdown}");
+    }
+}
+
+#[test]
+fn the_comparison_of_forms_sees_a_number_that_is_another_rows_or_columns() {
+    let html = "<section><h2>H</h2><table><thead><tr><th>Backup<small></small></th><th>Elapsed<small>s</small></th>\
+                <th>CPU<small>s</small></th></tr></thead><tbody><tr><td>a</td><td>1</td><td>3</td></tr><tr><td>b</td>\
+                <td>2</td><td>4</td></tr></tbody></table></section>";
+    let markdown = "# T\n\n## H\n\n| Backup | Elapsed (s) | CPU (s) |\n|---|---:|---:|\n| a | 1 | 3 |\n| b | 2 | 4 |\n";
+    let agree = |values: [f64; 2]| {
+        let column =
+            |name: &str, unit: &str| serde_json::json!({"name": name, "unit": unit, "decimals": 0});
+        let report = serde_json::json!({"sections": [{
+            "heading": "H",
+            "table": {
+                "columns": [column("Backup", ""), column("Elapsed", "s"), column("CPU", "s")],
+                "row_values": [["a", 1.0, 3.0], ["b", 2.0, 4.0]],
+            },
+            "charts": [{
+                "title": "Time",
+                "x": {"label": "", "unit": "", "positions": {"names": ["a", "b"]}},
+                "y": {"label": "Elapsed", "unit": "s", "max": null},
+                "series": [{"name": "Time", "axis": "left", "values": values}],
+            }],
+        }]});
+        std::panic::catch_unwind(|| forms_agree("of charts", &report, html, markdown)).is_ok()
+    };
+    assert!(agree([1.0, 2.0]));
+    for wrong in [[2.0, 1.0], [3.0, 4.0], [1.0, 1.0]] {
+        assert!(!agree(wrong), "{wrong:?}");
     }
 }
 
@@ -350,6 +391,21 @@ fn every_figure_has_a_command_that_works_small_and_a_row_in_the_page() {
             .any(|row| row[0].contains("ardware") && row[3].starts_with("not"));
         assert!(!lacks || says_why, "{id}: {summary}");
     }
+    // Directories that the run itself made: their file system is known, also to the table of the hardware.
+    let hardware: Value = serde_json::from_str(&read("S0.T2.json".into())).unwrap();
+    let disk = rows(&hardware, 0).into_iter().find(|row| row[0] == "Disk");
+    assert!(
+        disk.as_ref().is_some_and(|row| row[2].contains(" on ")),
+        "{disk:?}"
+    );
+    let made: Value = serde_json::from_str(&read("S3.F4.json".into())).unwrap();
+    let parts = made["sections"].as_array().unwrap();
+    let machine = parts.iter().position(|s| s["heading"] == "The machine");
+    let parts = rows(&made, machine.unwrap());
+    for dir in ["a", "b", "c", "d", "w"] {
+        let name = format!("Storage of {dir}");
+        assert!(parts.iter().any(|row| row[0] == name), "{name}: {parts:?}");
+    }
     // A run of moments has no latency of reads from a disk, and files in memory have none in any case; another test makes
     // this figure where it has one.
     let latency = "S3.F3: Latency with most buffers by that with the fewest";
@@ -366,9 +422,8 @@ fn every_figure_has_a_command_that_works_small_and_a_row_in_the_page() {
 fn a_figure_is_made_as_it_is_asked_for() {
     let dir = stage();
     let make = |id: &str| {
-        let line = format!(
-            "lab figure {id} --quick --size 3M --rounds 3 --phase 1 --work w --dir a --out out"
-        );
+        let line =
+            format!("lab figure {id} --quick --size 3M --rounds 3 --work w --dir a --out out");
         run(&dir, &line, 0)
     };
     let called = |report: &Value, what: &str| {
@@ -416,6 +471,16 @@ fn a_figure_is_made_as_it_is_asked_for() {
         assert!(
             dir.path().join(format!("out/S0.F5.{form}")).exists(),
             "{form}"
+        );
+    }
+
+    // An option that a figure has no use for is refused, with the command that makes it.
+    for (line, id) in [("s0.f5 --phase 1", "S0.F5"), ("s4.f2 --rounds 2", "S4.F2")] {
+        let refused = run(&dir, &format!("lab figure {line}"), 2).to_string();
+        let next = format!("`longshore lab figure {id}`");
+        assert!(
+            refused.contains("has no effect on") && refused.contains(&next),
+            "{refused}"
         );
     }
 

@@ -2,41 +2,16 @@
 //! Method: the real program with databases of a few megabytes; SQLite judges what the load committed.
 //! Not covered: rates of a real machine; one second shows nothing about them.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+mod reported;
 
-use longshore_kit::program::{answer, command, end};
-use serde_json::Value;
+use std::fs;
+
+use reported::{rows, run};
 use tempfile::TempDir;
-
-const LAB: &str = env!("CARGO_BIN_EXE_longshore-lab");
 
 /// A directory that the servers' user can enter, with a short name.
 fn stage() -> TempDir {
-    let shared = Path::new("/dev/shm");
-    let dir = match shared.exists() {
-        true => tempfile::tempdir_in(shared).unwrap(),
-        false => tempfile::tempdir().unwrap(),
-    };
-    fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
-    dir
-}
-
-fn run(dir: &TempDir, line: &str, code: i32) -> Value {
-    let mut command = command(LAB, line.split_whitespace().chain(["--json"]));
-    answer(&end(command.current_dir(dir.path()), code))
-}
-
-/// The cells of a report's table.
-fn rows(report: &Value, section: usize) -> Vec<Vec<String>> {
-    let rows = report["sections"][section]["table"]["row_values"].as_array();
-    let cell = |cell: &Value| match cell {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    let row = |row: &Value| row.as_array().unwrap().iter().map(cell).collect();
-    rows.unwrap().iter().map(row).collect()
+    longshore_kit::place::dir("lab")
 }
 
 #[test]
@@ -132,7 +107,18 @@ fn backups_under_load_count_transactions_in_every_phase() {
             assert!(peer[9] == "null" && peer[12].parse::<f64>().unwrap() > 1.0);
             assert!(peer[6].parse::<f64>().unwrap() >= 2.0 && peer[14].contains('–'));
         }
+        let told = report["sections"][0]["prose"][1].as_str().unwrap();
+        assert!(
+            told.contains("of the machine that are online, here "),
+            "{told}"
+        );
+        let parts = report["sections"].as_array().unwrap();
+        let machine = parts.iter().position(|s| s["heading"] == "The machine");
+        let parts = rows(&report, machine.unwrap());
         for place in ["a", "w"] {
+            // The study made the directory, and knows what it is on.
+            let storage = format!("Storage of {place}");
+            assert!(parts.iter().any(|row| row[0] == storage), "{parts:?}");
             let names = fs::read_dir(dir.path().join(place)).unwrap();
             let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
             let left: Vec<_> = names
@@ -162,6 +148,7 @@ fn warehouses_are_counted_where_there_are_any() {
         ("--database pgbench --warehouses 2", "no warehouses"),
         ("--load stae --warehouses 2", "no warehouses"),
         ("--database pgbench --load stae", "a load of its own"),
+        ("--database pgbench --load tprocc", "leave out --load"),
         ("--warehouses 2 --size 4M", "--size"),
     ] {
         let line = format!("lab oltp --quick {line} --work w");
@@ -245,20 +232,11 @@ fn other_programs_are_never_left_out_silently() {
     let dir = stage();
     let line =
         "lab oltp --database sqlite --quick --size 4M --phase 1 --work w --peer pg-basebackup";
-    let done = command(LAB, line.split_whitespace())
-        .current_dir(dir.path())
-        .output()
-        .unwrap();
-    let told = String::from_utf8_lossy(&done.stderr);
+    let refused = run(&dir, line, 2).to_string();
     assert!(
-        !done.status.success() && told.contains("use --database postgres"),
-        "{told}"
+        refused.contains("--peer has no effect") && refused.contains("use --database postgres"),
+        "{refused}"
     );
-    // It is said before the phases, and nothing is left.
-    assert!(!told.contains("quiet"), "{told}");
-    let left = fs::read_dir(dir.path().join("w")).unwrap();
-    assert!(
-        left.flatten()
-            .all(|e| !e.file_name().to_string_lossy().contains("longshore-lab"))
-    );
+    // It is said before anything is made.
+    assert!(!dir.path().join("w").exists());
 }

@@ -17,6 +17,7 @@ use super::answers::{
     SAMPLE_BYTES, SAMPLE_BYTES_QUICK, context_with_accelerators, failure, finish, shown,
 };
 use super::loads::{own_program, phase};
+use super::refusals;
 use crate::context::Context;
 use crate::options::{FigureOfPaper, FigureOptions, FiguresOfPapers};
 
@@ -27,9 +28,9 @@ const OUT: &str = "figures";
 fn made(options: &FigureOptions) -> Result<FiguresMade, Failure> {
     let rounds = options.rounds.map(usize::from);
     Ok(FiguresMade {
-        work: options.work.clone(),
+        work: options.place(),
         dirs: match options.dir.as_slice() {
-            [] => vec![options.work.clone()],
+            [] => vec![options.place()],
             dirs => dirs.to_vec(),
         },
         sample_bytes: options.size.unwrap_or(match options.quick {
@@ -51,13 +52,8 @@ pub fn one(options: &FigureOfPaper, context: &Context) -> Result<Exit, Failure> 
             "`longshore lab figures --list` has all names",
         ));
     };
+    refusals::figure(found.1.id, &options.made)?;
     let spec = made(&options.made)?;
-    if spec.emulated.is_some() && !figures::emulates(found.1.id) {
-        return Err(Failure::usage(
-            format!("{} is not made on emulated devices", found.1.id),
-            "leave out --emulate, which is for the figures of S3",
-        ));
-    }
     let run_context = context_with_accelerators(context);
     let step = |line: &str| context.output.remark(&format!("{line}\n"));
     let bench = Workbench::new(&run_context, &spec, &step);

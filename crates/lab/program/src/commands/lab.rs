@@ -36,7 +36,7 @@ use longshore_terminal::program::MEASURED;
 use super::answers::{
     SAMPLE_BYTES, SAMPLE_BYTES_QUICK, answer, context_with_accelerators, failure, run_context,
 };
-use super::{figures, loads, simulate};
+use super::{figures, loads, refusals, simulate};
 use crate::context::Context;
 use crate::options::{
     Bench, CacheFigures, Compare, ComparedDatabase, DeviceCheck, Lab, Network, OffloadStudy,
@@ -129,27 +129,16 @@ fn teller(context: &Context) -> impl Fn(sample::Progress) {
 fn run_sweep(options: &Sweep, context: &Context) -> Result<Exit, Failure> {
     let quick = options.stocked.quick;
     let algorithm = options.algorithm.unwrap_or(Algorithm::QatDeflate);
-    let wrong = |what: &str, hint: &str| Err(Failure::usage(what, hint));
-    if options.devices.emulate.is_some() && !options.layouts {
-        return wrong(
-            "--emulate is for the sweep of layouts",
-            "add --layouts, or leave --emulate out",
-        );
-    }
-    if options.algorithm.is_some() && !options.layouts && !options.buffers {
-        return wrong(
-            "the study of stripes has its own algorithms",
-            "leave --algorithm out, or add --buffers or --layouts",
-        );
-    }
     // A sample takes time, so the options are looked at before.
+    refusals::sweep(options)?;
     let (_, source) = source(&options.stocked, SampleKind::Stae, context)?;
     let run_context = context_with_accelerators(context);
     let step = |line: &str| context.output.remark(&format!("{line}\n"));
     let report = if options.buffers {
         let mut spec = BuffersSpec::new(source);
         spec.algorithm = algorithm;
-        spec.dir = Some(options.dir.first().unwrap_or(&options.stocked.work).clone());
+        let dir = options.dir.first().cloned();
+        spec.dir = Some(dir.unwrap_or_else(|| options.stocked.place()));
         if quick {
             (spec.counts, spec.rounds) = (vec![None, Some(4), Some(16)], 1);
             spec.bytes = vec![64 << 10, 1 << 20, 4 << 20];
@@ -191,11 +180,12 @@ fn run_sweep(options: &Sweep, context: &Context) -> Result<Exit, Failure> {
 }
 
 fn run_compare(options: &Compare, context: &Context) -> Result<Exit, Failure> {
+    refusals::compare(options)?;
     let stocked = &options.stocked;
     let (mut databases, mut cluster) = (Vec::new(), None);
     if options.database == ComparedDatabase::Postgres {
         cluster = Some(ClusterMade {
-            work: stocked.work.clone(),
+            work: stocked.place(),
             bytes: sample_bytes(stocked),
         });
     } else {
@@ -225,6 +215,7 @@ fn run_compare(options: &Compare, context: &Context) -> Result<Exit, Failure> {
 }
 
 fn run_network(options: &Network, context: &Context) -> Result<Exit, Failure> {
+    refusals::network(options)?;
     let stocked = &options.stocked;
     let (name, source) = source(stocked, SampleKind::Stae, context)?;
     let rounds = options.rounds.map(usize::from);
@@ -262,17 +253,18 @@ fn told(path: &Path, context: &Context) -> Result<Report, Failure> {
 }
 
 fn run_bench(options: &Bench, context: &Context) -> Result<Exit, Failure> {
+    refusals::bench(options)?;
     let stocked = &options.stocked;
     let program = measured(std::env::var_os(MEASURED))?;
     let (_, source) = source(stocked, SampleKind::Stae, context)?;
     let large = match options.large {
-        true => large_sources(&stocked.work, context)?,
+        true => large_sources(&stocked.place(), context)?,
         false => Vec::new(),
     };
     let rounds = options.rounds.map(usize::from);
     let spec = BenchSpec {
         source,
-        dir: options.dir.clone().unwrap_or(stocked.work.clone()),
+        dir: options.dir.clone().unwrap_or_else(|| stocked.place()),
         rounds: rounds.unwrap_or(if stocked.quick { 1 } else { BENCH_ROUNDS }),
         stripes: if stocked.quick {
             STRIPES_QUICK.to_vec()
@@ -322,6 +314,7 @@ fn run_device_check(options: &DeviceCheck, context: &Context) -> Result<Exit, Fa
 }
 
 fn run_offload(options: &OffloadStudy, context: &Context) -> Result<Exit, Failure> {
+    refusals::offload(options)?;
     let (name, source) = source(&options.stocked, SampleKind::Stae, context)?;
     let rounds = options.rounds.map(usize::from);
     let spec = OffloadSpec {
@@ -424,7 +417,7 @@ fn source(
         return Ok((name, spec));
     }
     let size = sample_bytes(stocked);
-    let path = stock::sample_in(storage, &stocked.work, kind, size, &teller(context));
+    let path = stock::sample_in(storage, &stocked.place(), kind, size, &teller(context));
     Ok((
         kind.name().to_owned(),
         SourceSpec::Sqlite(path.map_err(failure)?),

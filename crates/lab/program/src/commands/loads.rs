@@ -17,6 +17,7 @@ use longshore_terminal::failure::{Exit, Failure};
 use super::answers::{
     SAMPLE_BYTES, SAMPLE_BYTES_QUICK, answer, context_with_accelerators, failure, run_context,
 };
+use super::refusals;
 use crate::context::Context;
 use crate::options::{Load, LoadDatabase, LoadName, LoadPeer, Oltp, OutputOptions};
 
@@ -35,24 +36,12 @@ pub fn own_program() -> Result<PathBuf, Failure> {
 }
 
 pub fn oltp(options: &Oltp, context: &Context) -> Result<Exit, Failure> {
+    refusals::oltp(options)?;
     let kind = options.database.map(|database| match database {
         LoadDatabase::Postgres => LoadKind::Postgres,
         LoadDatabase::Pgbench => LoadKind::Pgbench,
         LoadDatabase::Sqlite => LoadKind::Sqlite,
     });
-    if options.think > 0 && kind == Some(LoadKind::Pgbench) {
-        let hint = "leave out --think, or use --database postgres";
-        return Err(Failure::usage("pgbench's load has no pauses", hint));
-    }
-    let is_pgbench = kind == Some(LoadKind::Pgbench);
-    if is_pgbench && options.load == LoadName::Stae {
-        let hint = "leave out --load, or use --database postgres";
-        return Err(Failure::usage("pgbench has a load of its own", hint));
-    }
-    if options.warehouses.is_some() && (is_pgbench || options.load == LoadName::Stae) {
-        let hint = "give --size, or use --database postgres --load tprocc";
-        return Err(Failure::usage("this load has no warehouses", hint));
-    }
     let mut peers = Vec::new();
     for asked in &options.peer {
         let peer = match asked {
@@ -67,8 +56,8 @@ pub fn oltp(options: &Oltp, context: &Context) -> Result<Exit, Failure> {
     let spec = OltpSpec {
         kind,
         mix: match options.load {
-            LoadName::Tprocc => LoadMix::Orders,
-            LoadName::Stae => LoadMix::Trades,
+            None | Some(LoadName::Tprocc) => LoadMix::Orders,
+            Some(LoadName::Stae) => LoadMix::Trades,
         },
         bytes: size(options),
         clients: options.clients.into(),
@@ -129,4 +118,40 @@ pub fn load(options: &Load, context: &Context) -> Result<Exit, Failure> {
         markdown: None,
     };
     answer(Exit::Done, report, false, &written, context)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::options::{Cli, Command, Lab, Study};
+
+    #[test]
+    fn warehouses_decide_the_size_and_each_has_about_82_megabytes() {
+        let size_of = |words: &str| {
+            let line = ["longshore-lab", "lab", "oltp"].into_iter();
+            let cli = Cli::try_parse_from(line.chain(words.split_whitespace())).unwrap();
+            match cli.command {
+                Command::Lab(Lab {
+                    study: Study::Oltp(options),
+                }) => size(&options),
+                other => panic!("{other:?}"),
+            }
+        };
+        let [one, two, ten] = [1, 2, 10].map(|n| {
+            let line = format!("--warehouses {n}");
+            assert_eq!(size_of(&line), size_of(&format!("{line} --quick")));
+            size_of(&line) as f64 / 1e6
+        });
+        assert!((89.0..91.0).contains(&one), "with the items: {one}");
+        for each in [two - one, (ten - one) / 9.0] {
+            assert!((81.0..83.0).contains(&each), "{each}");
+        }
+        assert_eq!(
+            (size_of(""), size_of("--quick")),
+            (SAMPLE_BYTES, SAMPLE_BYTES_QUICK)
+        );
+        assert_eq!(size_of("--size 7M --quick"), 7 << 20);
+    }
 }

@@ -6,6 +6,7 @@ mod grid;
 mod lab;
 mod loads;
 mod project;
+mod refusals;
 mod simulate;
 mod tune;
 

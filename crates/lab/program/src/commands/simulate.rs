@@ -26,6 +26,7 @@ use longshore_terminal::numbers;
 use longshore_terminal::output::Table;
 use serde::Serialize;
 
+use super::refusals;
 use crate::context::Context;
 use crate::options::{Simulate, WhoShares};
 
@@ -164,6 +165,10 @@ pub(super) fn devices(
     [fast_model, slow_model]: [Option<&Path>; 2],
     context: &Context,
 ) -> Result<(Profile, Profile), Failure> {
+    refusals::pair(
+        Some(pair),
+        [fast_model, slow_model].map(|path| path.is_some()),
+    )?;
     let (fast, slow) = pair.split_once('/').ok_or_else(|| {
         Failure::usage(
             format!("{pair:?} is not a pair"),

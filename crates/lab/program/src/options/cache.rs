@@ -112,8 +112,9 @@ pub struct CacheGrid {
     /// Also run the rivals of --orthus, and fixed splits.
     ///
     /// The best of fourteen fixed splits of the load is an oracle, since it is chosen after the run. The default
-    /// leaves them out, because seventeen more simulations of each cell and seed take most of the time.
-    #[arg(long)]
+    /// leaves them out, because seventeen more simulations of each cell and seed take most of the time. Those of --orthus are among
+    /// them, so the two together are refused.
+    #[arg(long, conflicts_with = "orthus")]
     pub rivals: bool,
 
     /// Which policies let a miss wait for another client's read of the same bytes.

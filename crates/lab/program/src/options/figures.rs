@@ -12,6 +12,7 @@ use clap::Args;
 use longshore_terminal::values;
 
 use super::emulated::EmulateOptions;
+use super::written::WORK;
 
 /// How figures are made.
 #[derive(Debug, Clone, Args)]
@@ -49,12 +50,12 @@ pub struct FigureOptions {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(1..))]
     pub phase: Option<u16>,
 
-    /// Directory that keeps samples between figures.
+    /// Directory that keeps samples between figures [default: .work/bench].
     ///
     /// The default is in the working directory, because samples are large. For PostgreSQL's part as root, user postgres
-    /// must be able to enter it.
-    #[arg(long, value_name = "DIR", default_value = ".work/bench")]
-    pub work: PathBuf,
+    /// must be able to enter it. Figures that are modelled have no sample, so with them it is refused.
+    #[arg(long, value_name = "DIR")]
+    pub work: Option<PathBuf>,
 
     /// A trial run: small samples, few points, one round. The numbers mean little.
     ///
@@ -64,6 +65,13 @@ pub struct FigureOptions {
 
     #[command(flatten)]
     pub devices: EmulateOptions,
+}
+
+impl FigureOptions {
+    /// The directory that keeps samples.
+    pub fn place(&self) -> PathBuf {
+        self.work.clone().unwrap_or_else(|| WORK.into())
+    }
 }
 
 const TEACH_FIGURE: &str = "\
@@ -106,7 +114,7 @@ pub struct FiguresOfPapers {
     /// Print the table of all figures, and make none.
     ///
     /// It names each figure, how sure its published values are, and the command that makes it. Without it all are made.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["out", "dir", "size", "rounds", "phase", "work", "quick", "emulate", "emulate_source"])]
     pub list: bool,
 
     #[command(flatten)]

@@ -19,7 +19,7 @@ use super::cache::ModelOptions;
 use super::emulated::EmulateOptions;
 use super::figures::{FigureOfPaper, FiguresOfPapers};
 use super::loads::{Load, Oltp};
-use super::written::OutputOptions;
+use super::written::{OutputOptions, WORK};
 
 /// Builds sample databases and measures stripes, buffers, algorithms, and the distance to the machine's limit.
 ///
@@ -145,15 +145,16 @@ pub struct SampleOptions {
     /// Size of the sample if no --source is given [default: 1G, with --quick 24M].
     ///
     /// 1G is the default because it fits into the page cache of most machines and a backup of it takes seconds. To
-    /// measure disks give more than the memory. It has no effect with --source.
-    #[arg(long, value_name = "SIZE", value_parser = values::positive_size)]
+    /// measure disks give more than the memory. With --source no sample is made, so the two together are refused.
+    #[arg(long, value_name = "SIZE", conflicts_with = "source", value_parser = values::positive_size)]
     pub size: Option<u64>,
 
-    /// Directory that keeps samples between studies.
+    /// Directory that keeps samples between studies [default: .work/bench].
     ///
-    /// The default is in the working directory, because a sample is as large as --size and must be on the disk to measure.
-    #[arg(long, value_name = "DIR", default_value = ".work/bench")]
-    pub work: PathBuf,
+    /// The default is in the working directory, because a sample is as large as --size and must be on the disk to measure. Where
+    /// --source leaves nothing to keep, the two together are refused.
+    #[arg(long, value_name = "DIR")]
+    pub work: Option<PathBuf>,
 
     /// A trial run: a small sample, few points, no pauses. The numbers mean little.
     ///
@@ -161,6 +162,13 @@ pub struct SampleOptions {
     /// numbers.
     #[arg(long)]
     pub quick: bool,
+}
+
+impl SampleOptions {
+    /// The directory that keeps samples.
+    pub fn place(&self) -> PathBuf {
+        self.work.clone().unwrap_or_else(|| WORK.into())
+    }
 }
 
 const TEACH_SWEEP: &str = "\

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use longshore_terminal::values;
 
-use super::written::OutputOptions;
+use super::written::{OutputOptions, WORK};
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum LoadDatabase {
@@ -64,12 +64,12 @@ pub struct Oltp {
     #[arg(long, value_name = "NAME", value_enum)]
     pub database: Option<LoadDatabase>,
 
-    /// The transactions of the load.
+    /// The transactions of the load [default: tprocc].
     ///
-    /// The default is `tprocc`. Both are written for this study, without keying times: results are no tpmC and no tpsE. pgbench has
-    /// its own.
-    #[arg(long, value_name = "NAME", value_enum, default_value = "tprocc")]
-    pub load: LoadName,
+    /// Both are written for this study, without keying times: results are no tpmC and no tpsE. pgbench has its own, so the two
+    /// together are refused.
+    #[arg(long, value_name = "NAME", value_enum)]
+    pub load: Option<LoadName>,
 
     /// Size of the database [default: 1G, with --quick 24M].
     ///
@@ -137,7 +137,7 @@ pub struct Oltp {
     /// Directory for the database, and for samples, which are kept.
     ///
     /// The default is in the working directory. As root, user postgres must be able to enter it.
-    #[arg(long, value_name = "DIR", default_value = ".work/bench")]
+    #[arg(long, value_name = "DIR", default_value = WORK)]
     pub work: PathBuf,
 
     /// A trial run: a small database, short and few phases. The numbers mean little.

@@ -1,8 +1,11 @@
-//! The files that a study writes its report to.
+//! The files that a study writes its report to, and the place where samples are kept.
 
 use std::path::PathBuf;
 
 use clap::Args;
+
+/// The directory that keeps samples, unless an option names another one.
+pub const WORK: &str = ".work/bench";
 
 /// Further outputs of a study.
 #[derive(Debug, Clone, Args)]
