@@ -40,7 +40,7 @@
     const name = this.getLabelForValue(value);
     const room = Math.floor(this.chart.width / Math.max(this.getLabels().length, 1) / 7);
     if (room < 11) {
-      const most = innerWidth < 700 ? 22 : 32;
+      const most = innerWidth < 700 ? 28 : 32;
       return name.length > most ? `${name.slice(0, most - 1)}…` : name;
     }
     const lines = [];
@@ -76,7 +76,8 @@
       ...scale,
       type: grows ? "logarithmic" : "linear",
       // The library would leave out most names of a logarithmic axis.
-      ticks: { ...scale.ticks, callback: (value) => format.format(value) },
+      // With many points the ticks are round numbers: the first and the last point would stand in their way.
+      ticks: { ...scale.ticks, includeBounds: few, callback: (value) => format.format(value) },
       bounds: "data",
       // Measured points are the ticks as long as there are few of them.
       afterBuildTicks: few ? (axis) => { axis.ticks = numbers.map((value) => ({ value })); } : undefined,
