@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - Rounds that do not agree are called mixed, with how many had which limit; no round stands for the others.
-//! - A sentence names every backup that it is about.
+//! - A sentence names every backup that it is about. Where no limit is known there is none: a verdict is not shown.
 //!
 //! Leaves to others: finding the limit of a run (`longshore-pipeline`).
 
@@ -75,17 +75,18 @@ pub fn along(mut places: Vec<(usize, String)>) -> String {
     runs.iter().map(run).collect::<Vec<_>>().join(", ")
 }
 
-/// One sentence for curves over BUFFERCOUNT, each with its name and the limits at its places.
-pub fn over_curves(curves: &[(String, Vec<(usize, String)>)]) -> String {
+/// One sentence for curves over BUFFERCOUNT, each with its name and the limits at its places; `None`: no limit is known.
+pub fn over_curves(curves: &[(String, Vec<(usize, String)>)]) -> Option<String> {
     let mut all = curves.iter().flat_map(|(_, places)| places);
-    let first = all.next().map(|(_, limit)| limit.as_str());
-    if let Some(limit) = first
-        && all.all(|(_, other)| other == limit)
-    {
-        return format!("Which limit held at which BUFFERCOUNT: everywhere {limit}.");
+    let (_, limit) = all.next()?;
+    if all.all(|(_, other)| other == limit) {
+        return Some(format!(
+            "Which limit held at which BUFFERCOUNT: everywhere {limit}."
+        ));
     }
     let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
-    for (name, places) in curves {
+    // A curve without a measurement has no limit to name.
+    for (name, places) in curves.iter().filter(|(_, places)| !places.is_empty()) {
         let told = along(places.clone());
         match groups.iter_mut().find(|(known, _)| *known == told) {
             Some((_, names)) => names.push(name),
@@ -94,10 +95,10 @@ pub fn over_curves(curves: &[(String, Vec<(usize, String)>)]) -> String {
     }
     let group = |(told, names): &(String, Vec<&str>)| format!("{}: {told}", names.join(" / "));
     let groups: Vec<String> = groups.iter().map(group).collect();
-    format!(
+    Some(format!(
         "Which limit held at which BUFFERCOUNT: {}.",
         groups.join("; ")
-    )
+    ))
 }
 
 #[cfg(test)]
@@ -167,7 +168,7 @@ mod tests {
             curve("to NUL with 4 MiB", &rising),
         ];
         assert_eq!(
-            over_curves(&curves),
+            over_curves(&curves).unwrap(),
             "Which limit held at which BUFFERCOUNT: to NUL with 1 MiB / to NUL with 4 MiB: the source at 1, the CPUs at 8; \
              to one file with 1 MiB: the target at 1."
         );
@@ -176,8 +177,20 @@ mod tests {
             curve("b", &[(1, "the CPUs")]),
         ];
         assert_eq!(
-            over_curves(&same),
+            over_curves(&same).unwrap(),
             "Which limit held at which BUFFERCOUNT: everywhere the CPUs."
+        );
+    }
+
+    #[test]
+    fn without_a_limit_no_verdict_is_shown_and_a_curve_without_one_is_not_named() {
+        let curve = |name: &str, places: &[(usize, String)]| (name.to_owned(), places.to_vec());
+        assert_eq!(over_curves(&[]), None);
+        assert_eq!(over_curves(&[curve("a", &[]), curve("b", &[])]), None);
+        let limits = [(1, "the source".to_owned()), (8, "the CPUs".to_owned())];
+        assert_eq!(
+            over_curves(&[curve("a", &[]), curve("b", &limits)]).unwrap(),
+            "Which limit held at which BUFFERCOUNT: b: the source at 1, the CPUs at 8."
         );
     }
 }

@@ -18,10 +18,8 @@ use longshore_pipeline::{BackupRequest, DeviceSpec, Request, RunContext, SourceS
 use uuid::Uuid;
 
 use crate::platform;
-use crate::report::{
-    At, Axis, Chart, Column, Positions, Report, ReportFormat, Section, Series, Table, counted,
-};
-use crate::spread::{RoundResults, median};
+use crate::report::{Axis, Chart, Column, Report, Section, Series, Table, counted};
+use crate::spread::{RoundResults, caution, median};
 use crate::timing::{Timing, take};
 
 /// The settings of the study.
@@ -56,6 +54,7 @@ const NEAR: f64 = 0.9;
 /// Errors: also an object of a name that the study would use, and one that cannot be removed.
 pub fn network(context: &RunContext, spec: &NetworkSpec, on_step: &dyn Fn(&str)) -> Result<Report> {
     let _refused_now = objects(spec)?;
+    let mut platform = platform::record(context, &platform::places(&[], [&spec.source]));
     let mut rounds: [Vec<Timing>; 3] = Default::default();
     for round in 1..=spec.rounds.max(1) {
         for (kind, taken) in KINDS.into_iter().zip(&mut rounds) {
@@ -69,7 +68,6 @@ pub fn network(context: &RunContext, spec: &NetworkSpec, on_step: &dyn Fn(&str))
             taken.push(one);
         }
     }
-    let mut platform = platform::record(context, &platform::places(&[], [&spec.source]));
     let bytes = rounds[0].first().map_or(0, |taken| taken.plain_bytes);
     let source = platform::name_of(&spec.source);
     let source = format!("{source}, {:.1} MB (10^6)", bytes as f64 / 1e6);
@@ -181,10 +179,7 @@ fn verdict(spec: &NetworkSpec, rounds: &[Vec<Timing>; 3]) -> Option<String> {
         }
         (false, false) => "CPUs and way are about equally quick".to_owned(),
     };
-    let few = match spec.rounds {
-        1 => " One round each: chance may decide this.",
-        _ => "",
-    };
+    let few = caution(spec.rounds).map_or(String::new(), |told| format!(" {told}"));
     Some(format!(
         "{limit}. {} {} makes {produced:.0} MB/s to be stored, and the way takes {borne:.0} MB/s (10^6). A backup to the \
          store runs at {:.0} % of the speed of one to NUL.{few}",
@@ -210,17 +205,10 @@ fn section(spec: &NetworkSpec, rounds: &[Vec<Timing>; 3]) -> Section {
             median(taken.iter().map(cpu_per_gb)).into(),
         ]
     };
-    let rates = |title: &str, value: &dyn Fn(&Vec<Timing>) -> Option<f64>| Chart {
-        title: title.into(),
-        form: ReportFormat::Bar,
-        x: Positions {
-            label: "Backup".into(),
-            unit: String::new(),
-            at: At::Names(KINDS.map(|kind| name_of(kind, spec)).to_vec()),
-        },
-        y: Axis::new(title, "MB/s"),
-        y_right: None,
-        series: vec![Series::new(title, rounds.iter().map(value).collect())],
+    let rates = |title: &str, value: &dyn Fn(&Vec<Timing>) -> Option<f64>| {
+        let names = KINDS.map(|kind| name_of(kind, spec)).to_vec();
+        let series = vec![Series::new(title, rounds.iter().map(value).collect())];
+        Chart::bars(title, "Backup", names, Axis::new(title, "MB/s"), series)
     };
     Section {
         heading: spec.name.clone(),
@@ -257,6 +245,7 @@ fn section(spec: &NetworkSpec, rounds: &[Vec<Timing>; 3]) -> Section {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::timing::tests::made_up;
 
     fn spec(prefixes: &[&str]) -> NetworkSpec {
         NetworkSpec {
@@ -272,20 +261,9 @@ mod tests {
 
     fn timed(wall_s: f64, stored_bytes: u64) -> Vec<Timing> {
         let one = Timing {
-            wall_s,
             cpu_s: 1.0,
-            system_cpu_percent: None,
             plain_bytes: 400_000_000,
-            stored_bytes,
-            cpu_c: None,
-            drive_c: None,
-            cold_bytes: 0,
-            file_count: 1,
-            limit: longshore_pipeline::Limit::Target,
-            engines: Vec::new(),
-            samples: Vec::new(),
-            buffers: (0, 0),
-            core_percents: Vec::new(),
+            ..made_up(wall_s, stored_bytes)
         };
         vec![one; 2]
     }
@@ -304,6 +282,10 @@ mod tests {
             "{said}"
         );
         assert!(said.contains("91 % of the speed"), "{said}");
+        assert!(
+            said.ends_with("Only 2 rounds, so chance may decide."),
+            "{said}"
+        );
         let slow_way = [
             timed(1.0, 200_000_000),
             timed(4.0, 200_000_000),

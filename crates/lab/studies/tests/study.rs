@@ -320,13 +320,75 @@ fn the_sweep_of_buffers_has_the_default_as_a_point_on_curves_over_buffercount() 
             ["64 KiB", "1 MiB", "64 KiB, default", "1 MiB, default"]
         );
     }
-    let verdict = &report.sections[0].prose[1];
-    let curves = ["to NUL with 64 KiB", "to one file with 1 MiB"];
-    assert!(
-        verdict.contains("everywhere the ") || curves.iter().all(|c| verdict.contains(c)),
-        "{verdict}"
-    );
+    let targets = words(grid, "Target");
+    let sizes = words(grid, "MAXTRANSFERSIZE");
+    let curves: Vec<String> = targets
+        .iter()
+        .zip(&sizes)
+        .map(|(target, size)| format!("to {target} with {size}"))
+        .collect();
+    says_which_limits(&report.sections[0].prose[1], grid, &curves);
     assert_eq!(names(root.path().join("a")).len(), 0);
+    knows_storage(&report, &root.path().join("a"));
+}
+
+/// The verdict in words is what the table has: `curves` names the curve of each row.
+fn says_which_limits(verdict: &str, table: &Table, curves: &[String]) {
+    let told = verdict.strip_prefix("Which limit held at which BUFFERCOUNT: ");
+    let told = told.unwrap_or_else(|| panic!("{verdict}"));
+    let limits = words(table, "Limited by");
+    if let Some(limit) = told.strip_prefix("everywhere ") {
+        assert!(
+            limits.iter().all(|own| format!("{own}.") == limit),
+            "{verdict}: {limits:?}"
+        );
+        return;
+    }
+    assert!(limits.iter().any(|own| *own != limits[0]), "{verdict}");
+    let counts = column(table, "BUFFERCOUNT");
+    for curve in curves {
+        let own = curves.iter().zip(&counts).zip(&limits);
+        let own = own.filter(|((name, _), _)| *name == curve);
+        let mut places: Vec<(usize, &String)> = own
+            .map(|((_, count), limit)| (count.unwrap() as usize, limit))
+            .collect();
+        places.sort_by_key(|(count, _)| *count);
+        let runs: Vec<String> = places
+            .chunk_by(|a, b| a.1 == b.1)
+            .map(|run| {
+                let (from, to) = (run[0].0, run[run.len() - 1].0);
+                let last = if from == to {
+                    String::new()
+                } else {
+                    format!(" to {to}")
+                };
+                format!("{} at {from}{last}", run[0].1)
+            })
+            .collect();
+        let group = told.trim_end_matches('.').split("; ");
+        let mut group = group.filter(|group| {
+            let (names, _) = group.split_once(": ").unwrap();
+            names.split(" / ").any(|name| name == curve)
+        });
+        let (_, held) = group.next().expect(verdict).split_once(": ").unwrap();
+        assert_eq!(held, runs.join(", "), "{curve}: {verdict}");
+    }
+}
+
+/// A directory that the study itself made: its file system is in the record.
+fn knows_storage(report: &Report, dir: &Path) {
+    let name = format!("Storage of {}", dir.display());
+    let row = report.platform.iter().find(|row| row.0 == name);
+    let told = &row
+        .unwrap_or_else(|| panic!("{name}: {:?}", report.platform))
+        .1;
+    let here = longshore_facts::mount_of(dir).unwrap();
+    let expected = format!(
+        "{} on {}",
+        here.kind.to_string_lossy(),
+        here.source.to_string_lossy()
+    );
+    assert!(told.starts_with(&expected), "{told}: {expected}");
 }
 
 fn rates(mib: u64) -> EmulatedVolumes {
@@ -343,8 +405,7 @@ fn rates(mib: u64) -> EmulatedVolumes {
 #[test]
 fn the_sweep_of_layouts_says_in_every_caption_what_its_volumes_are() {
     let root = TempDir::new().unwrap();
-    let dirs: Vec<PathBuf> = (0..4).map(|n| root.path().join(n.to_string())).collect();
-    for (emulated, caption, last) in [
+    for (n, (emulated, caption, last)) in [
         (
             None,
             "4 directories of one drive",
@@ -355,7 +416,13 @@ fn the_sweep_of_layouts_says_in_every_caption_what_its_volumes_are() {
             "emulated at 200 MB/s",
             "4 devices, 4 volumes",
         ),
-    ] {
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let dirs: Vec<PathBuf> = (0..4)
+            .map(|of| root.path().join(format!("{n}/{of}")))
+            .collect();
         let mut spec = LayoutsSpec::new(source(root.path()), dirs.clone());
         (spec.counts, spec.bytes) = (vec![None, Some(2)], vec![1 << 20]);
         (spec.rounds, spec.quick, spec.emulated) = (1, true, emulated);
@@ -379,15 +446,15 @@ fn the_sweep_of_layouts_says_in_every_caption_what_its_volumes_are() {
         let map = table(&report, 2);
         assert_eq!(column(map, "default")[0], Some(1.0));
         assert_eq!(report.sections[2].charts[0].form, ReportFormat::Map);
-        let verdict = &report.sections[1].prose[1];
-        let told = |l: &String| verdict.contains(&format!("{l} with 1 MiB"));
-        assert!(
-            verdict.contains("everywhere the ") || layouts.iter().all(told),
-            "{verdict}"
-        );
-    }
-    for dir in &dirs {
-        assert_eq!(names(dir.clone()).len(), 0);
+        let curves: Vec<String> = words(all, "Layout")
+            .iter()
+            .map(|layout| format!("{layout} with 1 MiB"))
+            .collect();
+        says_which_limits(&report.sections[1].prose[1], all, &curves);
+        for dir in &dirs {
+            knows_storage(&report, dir);
+            assert_eq!(names(dir.clone()).len(), 0);
+        }
     }
 }
 
@@ -434,6 +501,7 @@ fn the_comparison_measures_every_algorithm_on_every_database() {
     assert_eq!(report.summary.matches(": take ").count(), 2);
     for chart in &report.sections[of_databases("one").unwrap()].charts[1..] {
         let heights: Vec<f64> = chart.series[0].values.iter().flatten().copied().collect();
+        assert_eq!(chart.x.label, "Algorithm, best first", "{chart:?}");
         let high = [
             "Compression ratio",
             "Speed-up over MS_XPRESS of those that compress",

@@ -10,13 +10,8 @@
 
 use super::measured::{OurValues, Ours};
 use super::published::{Figure, Paper, Published, Stance, Stated};
-use crate::report::{
-    At, Axis, Cell, Chart, Column, Positions, Report, ReportFormat, Section, Series, Table, counted,
-};
-use crate::spread::RoundResults;
-
-/// Fewer rounds say little about a spread.
-const ENOUGH_ROUNDS: usize = 3;
+use crate::report::{Axis, Cell, Chart, Column, Report, Section, Series, Table, counted};
+use crate::spread::{ENOUGH_ROUNDS, RoundResults, caution};
 
 /// How ours and the published statement compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -232,11 +227,8 @@ fn headline(judged: &[Judged], measured: &OurValues) -> String {
     let mut told = Vec::new();
     if measured.is_modelled {
         told.push("Modelled, not measured.".to_owned());
-    } else if (1..ENOUGH_ROUNDS).contains(&measured.rounds) {
-        told.push(format!(
-            "Only {}, so chance may decide.",
-            counted(measured.rounds, "round")
-        ));
+    } else {
+        told.extend(caution(measured.rounds));
     }
     told.extend(measured.cautions.iter().cloned());
     let fewest = judged.iter().filter(|j| j.is_compared()).map(|j| j.rounds);
@@ -296,24 +288,17 @@ fn chart(judged: &[Judged], is_modelled: bool) -> Option<Chart> {
         return None;
     }
     let some = |values: Vec<f64>| values.into_iter().map(Some).collect();
-    Some(Chart {
-        title: match is_modelled {
-            true => "Published and ours (modelled)".into(),
-            false => "Published and ours".into(),
-        },
-        form: ReportFormat::Bar,
-        x: Positions {
-            label: String::new(),
-            unit: String::new(),
-            at: At::Names(rows.iter().map(|j| j.row.what.to_owned()).collect()),
-        },
-        y: Axis::new("Value", unit),
-        y_right: None,
-        series: vec![
-            Series::new("published", some(published)),
-            Series::new("ours", some(ours)),
-        ],
-    })
+    let title = match is_modelled {
+        true => "Published and ours (modelled)",
+        false => "Published and ours",
+    };
+    let names = rows.iter().map(|j| j.row.what.to_owned()).collect();
+    let series = vec![
+        Series::new("published", some(published)),
+        Series::new("ours", some(ours)),
+    ];
+    let value = Axis::new("Value", unit);
+    Some(Chart::bars(title, "", names, value, series))
 }
 
 #[cfg(test)]
@@ -349,6 +334,115 @@ mod tests {
         assert_eq!(verdict(slightly, 0.8, 0.9), Verdict::Contradicts);
         assert_eq!(verdict(Stance::Open, 1.5, 1.6), Verdict::Open);
         assert_eq!(verdict(Stance::Implied, -1.0, 1.6), Verdict::Implied);
+    }
+
+    const MADE_UP: &[Published] = &[
+        Published::order(
+            "faster",
+            ("×", 2),
+            "faster",
+            Ours::Value("fast"),
+            Stance::Above(1.0),
+        ),
+        Published::order(
+            "slower",
+            ("×", 2),
+            "slower",
+            Ours::Value("fast"),
+            Stance::Below(1.0),
+        ),
+        Published::order(
+            "equal",
+            ("×", 2),
+            "equal",
+            Ours::Value("both"),
+            Stance::NearOne(0.1),
+        ),
+        Published::order(
+            "smaller",
+            ("%", 1),
+            "smaller",
+            Ours::Value("none"),
+            Stance::Above(0.0),
+        ),
+        Published::order(
+            "not here",
+            ("", 0),
+            "any",
+            Ours::Nothing,
+            Stance::Above(0.0),
+        ),
+        Published::order(
+            "by its make",
+            ("×", 2),
+            "more",
+            Ours::Value("fast"),
+            Stance::Implied,
+        ),
+        Published::number(
+            "theirs",
+            ("s", 1),
+            (Stated::Number(40.0), Sureness::Exact),
+            Ours::Value("fast"),
+            Stance::Open,
+        ),
+        Published::picture("in a picture", ("s", 1), Ours::Value("fast")),
+        Published::fact("a fact", "theirs", "word"),
+    ];
+
+    /// Made-up numbers of three rounds: one above 1 in all of them, one on both sides, and one that was not measured.
+    #[test]
+    fn each_verdict_has_its_word_and_what_was_not_measured_has_none() {
+        let mut measured = OurValues::of_rounds(3);
+        for (round, both) in [0.8, 1.0, 1.3].into_iter().enumerate() {
+            measured.add_in(round, "fast", 2.0 + both);
+            measured.add_in(round, "both", both);
+            measured.add_in(round, "none", f64::NAN);
+        }
+        measured.tell("word", "ours");
+        let figure = Figure {
+            id: "S9.F9",
+            title: "Made up",
+            shows: "",
+            rows: MADE_UP,
+            claim: "",
+            doubts: &[],
+            made_by: "",
+            not_shown: "",
+            make: |_| Ok(OurValues::default()),
+        };
+        let paper = Paper {
+            name: "Nobody's",
+            machine: "none",
+            figures: &[],
+        };
+        let report = report(&paper, &figure, measured, Vec::new());
+        let rows = &report.sections[0].table.as_ref().unwrap().row_values;
+        let verdicts: Vec<&Cell> = rows.iter().map(|row| &row[3]).collect();
+        let expected = [
+            "agrees",
+            "CONTRADICTS",
+            "undecided: rounds on both sides",
+            "not measured here",
+            "not measured here",
+            "implied, not counted",
+            "another machine",
+            "no number published",
+            "another machine",
+        ];
+        assert_eq!(
+            verdicts,
+            expected.map(Cell::from).iter().collect::<Vec<_>>()
+        );
+        // A row of which nothing was measured has neither a number nor a range nor a share of the published one.
+        for row in &rows[3..5] {
+            assert_eq!([&row[2], &row[4], &row[5]], [&Cell::Absent; 3], "{row:?}");
+        }
+        assert_eq!(
+            report.summary,
+            "Of 3 published statements that can be compared, 1 agrees, 1 contradicts, 1 undecided. Contradicted: slower: \
+             published slower, here 3.00 ×."
+        );
     }
 
     #[test]

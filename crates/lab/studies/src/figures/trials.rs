@@ -8,17 +8,15 @@
 //!
 //! Leaves to others: timing (`timing.rs`), and what a figure makes of it (`papers`).
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use longshore_codec::{Algorithm, Level};
-use longshore_io::drop_from_cache;
 use longshore_pipeline::{BackupRequest, DeviceSpec, OffloadMode, Request, SourceSpec, Tuning};
 
 use super::measured::OurValues;
 use super::workbench::Workbench;
+use crate::cold::ColdSource;
 use crate::limits;
-use crate::report::{
-    At, Axis, Chart, Column, Positions, ReportFormat, Section, Series, Table, counted,
-};
+use crate::report::{Axis, Chart, Column, Section, Series, Table, counted};
 use crate::scratch::Scratch;
 use crate::spread::{RoundResults, median};
 use crate::timing::{IN_HARDWARE, Timing, take};
@@ -107,10 +105,7 @@ impl Trial {
         (request.algorithm, request.level) = (self.algorithm, self.level);
         request.offload.mode = self.mode;
         request.tuning = self.tuning;
-        if let SourceSpec::Sqlite(path) = &self.source {
-            drop_from_cache(path)
-                .with_context(|| format!("cannot drop {} from the cache", path.display()))?;
-        }
+        ColdSource::find(storage, &self.source)?.drop_cached()?;
         if let Some(scratch) = &scratch {
             scratch.settle()?;
         }
@@ -188,6 +183,7 @@ pub fn alternate(bench: &Workbench, trials: Vec<Trial>) -> Result<Vec<Tried>> {
 pub fn measured(bench: &Workbench, tried: &[Tried], missing: Vec<String>) -> Result<OurValues> {
     let mut measured = OurValues::of_rounds(bench.spec.rounds.max(1));
     measured.missing = missing;
+    measured.cautions.extend(bench.doubt());
     let mut short = Vec::new();
     for one in tried {
         let wanted = one.trial.mode != OffloadMode::Software;
@@ -213,8 +209,7 @@ pub fn measured(bench: &Workbench, tried: &[Tried], missing: Vec<String>) -> Res
         );
     }
     let all = || tried.iter().flat_map(|t| &t.taken);
-    let cold = |t: &Timing| 100.0 * t.cold_bytes as f64 / t.plain_bytes.max(1) as f64;
-    if let Some(share) = median(all().map(cold)) {
+    if let Some(share) = median(all().map(Timing::cold_percent)) {
         let told = format!("{share:.0} % of the source, dropped from the page cache before each");
         put("Read from disk", told);
     }
@@ -295,16 +290,7 @@ pub fn bars(
     value: &dyn Fn(&Timing) -> Option<f64>,
 ) -> Chart {
     let height = |one: &Tried| median(one.taken.iter().filter_map(value));
-    Chart {
-        title: title.into(),
-        form: ReportFormat::Bar,
-        x: Positions {
-            label: String::new(),
-            unit: String::new(),
-            at: At::Names(tried.iter().map(|t| t.trial.label.clone()).collect()),
-        },
-        y,
-        y_right: None,
-        series: vec![Series::new(title, tried.iter().map(height).collect())],
-    }
+    let names = tried.iter().map(|t| t.trial.label.clone()).collect();
+    let series = vec![Series::new(title, tried.iter().map(height).collect())];
+    Chart::bars(title, "", names, y, series)
 }

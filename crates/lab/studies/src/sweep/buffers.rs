@@ -18,7 +18,7 @@ use crate::limits;
 use crate::platform;
 use crate::report::{Axis, Chart, Column, Report, Section, Table, counted};
 use crate::scratch::Scratch;
-use crate::spread::{RoundResults, median};
+use crate::spread::{RoundResults, caution, median};
 use crate::timing::{Timing, take};
 
 /// The settings of the sweep.
@@ -79,11 +79,12 @@ impl Cellful {
 /// Makes all backups. Calls `on_step` with one line for each round.
 pub fn buffers(context: &RunContext, spec: &BuffersSpec, on_step: &dyn Fn(&str)) -> Result<Report> {
     let dirs: Vec<PathBuf> = spec.dir.iter().cloned().collect();
-    let platform = platform::record(context, &dirs);
     let scratch = match dirs.as_slice() {
         [] => None,
         dirs => Some(Scratch::new(&*context.storage, dirs)?),
     };
+    // The directory exists from here on: before, its file system would not be known.
+    let platform = platform::record(context, &platform::places(&dirs, [&spec.source]));
     let targets = [Some(NUL), scratch.as_ref().map(|_| FILE)];
     let mut cells = Vec::new();
     for target in targets.into_iter().flatten() {
@@ -139,12 +140,15 @@ fn summary(spec: &BuffersSpec, cells: &[Cellful]) -> String {
             c.limit()?
         ))
     };
-    let found: Vec<String> = [NUL, FILE].into_iter().filter_map(best).collect();
-    found.join(" ")
+    let mut told: Vec<String> = [NUL, FILE].into_iter().filter_map(best).collect();
+    if !told.is_empty() {
+        told.splice(0..0, caution(spec.rounds.max(1)));
+    }
+    told.join(" ")
 }
 
 /// The limits that held along each curve.
-fn verdict(spec: &BuffersSpec, cells: &[Cellful]) -> String {
+fn verdict(spec: &BuffersSpec, cells: &[Cellful]) -> Option<String> {
     let mut told = Vec::new();
     for target in [NUL, FILE] {
         for &bytes in &spec.bytes {
@@ -237,7 +241,7 @@ fn report(
     ));
     let section = Section {
         heading: "Buffers".into(),
-        prose: vec![
+        prose: std::iter::once(
             format!(
                 "Backups with {}; medians of {}. BUFFERCOUNT bounds memory: each buffer is MAXTRANSFERSIZE for input and as much \
                  again for output. With fewer buffers than workers, fewer workers run. The larger points are the defaults, at \
@@ -245,8 +249,9 @@ fn report(
                 spec.algorithm,
                 counted(spec.rounds, "round")
             ),
-            verdict(spec, cells),
-        ],
+        )
+        .chain(verdict(spec, cells))
+        .collect(),
         table: Some(table),
         charts,
     };
@@ -255,5 +260,68 @@ fn report(
         summary: summary(spec, cells),
         platform,
         sections: vec![section],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longshore_pipeline::Limit::{self, Cpu, Source, Target};
+
+    use super::*;
+    use crate::timing::tests::made_up;
+
+    fn spec() -> BuffersSpec {
+        BuffersSpec::new(SourceSpec::Files(vec!["x".into()]))
+    }
+
+    /// Backups with 1 MiB, a round for each limit.
+    fn cell(target: &'static str, asked: Option<usize>, limits: &[Limit]) -> Cellful {
+        let round = |limit: &Limit| Timing {
+            limit: *limit,
+            buffers: (asked.unwrap_or(20), 1 << 20),
+            ..made_up(1.0, 100)
+        };
+        Cellful {
+            target,
+            asked,
+            bytes: 1 << 20,
+            taken: limits.iter().map(round).collect(),
+        }
+    }
+
+    #[test]
+    fn the_verdict_names_the_limit_of_each_curve_and_rounds_that_differ() {
+        let cells = [
+            cell(NUL, None, &[Cpu, Cpu, Cpu]),
+            cell(NUL, Some(1), &[Source, Source, Source]),
+            cell(NUL, Some(8), &[Cpu, Source, Cpu]),
+            cell(FILE, Some(1), &[Target, Target, Target]),
+        ];
+        assert_eq!(
+            verdict(&spec(), &cells).unwrap(),
+            "Which limit held at which BUFFERCOUNT: to NUL with 1 MiB: the source (reading) at 1, mixed: the CPUs in 2, the \
+             source in 1 at 8, the CPUs (compression and checksums) at 20; to one file with 1 MiB: the target (writing) at 1."
+        );
+        let alike = [cell(NUL, None, &[Cpu]), cell(FILE, Some(4), &[Cpu])];
+        assert_eq!(
+            verdict(&spec(), &alike).unwrap(),
+            "Which limit held at which BUFFERCOUNT: everywhere the CPUs (compression and checksums)."
+        );
+    }
+
+    #[test]
+    fn where_nothing_was_measured_the_report_shows_no_verdict() {
+        let report = report(&spec(), Vec::new(), 0, &[cell(NUL, None, &[])]);
+        assert_eq!(report.sections[0].prose.len(), 1, "{report:?}");
+        assert!(!report.to_markdown().contains("Which limit held"));
+        assert_eq!(report.summary, "");
+    }
+
+    #[test]
+    fn the_headline_of_few_rounds_begins_with_them() {
+        let cells = [cell(NUL, Some(8), &[Cpu])];
+        let told = |rounds| summary(&BuffersSpec { rounds, ..spec() }, &cells);
+        assert!(told(3).starts_with("The fastest backup to NUL with QAT_DEFLATE"));
+        assert!(told(2).starts_with("Only 2 rounds, so chance may decide. The fastest"));
     }
 }

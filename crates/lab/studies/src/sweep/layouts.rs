@@ -1,8 +1,8 @@
 //! Layouts × BUFFERCOUNT × MAXTRANSFERSIZE: how many devices on how many volumes, with how many buffers of which size.
 //!
 //! Invariants
-//! - Each round makes one backup of every combination, so a disturbance affects all of them. A database leaves the page
-//!   cache before each, other sources do not, and the report says which. The stripes are removed after each.
+//! - Each round makes one backup of every combination, so a disturbance affects all of them. A source leaves the page
+//!   cache before each, but for a server's, and the report says so. The stripes are removed after each.
 //! - Volumes are drives, or emulated devices; directories of one drive are called that, and every caption says which of
 //!   these it is about.
 //! - The numbers of each chart are in a table, too.
@@ -12,11 +12,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use longshore_codec::Algorithm;
-use longshore_io::drop_from_cache;
 use longshore_pipeline::{BackupRequest, Request, RunContext, SourceSpec};
 
+use crate::cold::ColdSource;
 use crate::curves::{CurvePlace, over_buffers, size_told};
 use crate::limits;
 use crate::paced::{EmulatedVolumes, PacedStorage};
@@ -25,12 +25,10 @@ use crate::report::{
     At, Axis, Chart, Column, Positions, Report, ReportFormat, Section, Series, Table, counted,
 };
 use crate::scratch::Scratch;
-use crate::spread::{RoundResults, median};
+use crate::spread::{RoundResults, caution, median};
 use crate::timing::{Timing, take};
 use crate::volumes::{TargetVolumes, mark};
 
-/// Fewer rounds say little about a spread.
-const ENOUGH_ROUNDS: usize = 3;
 /// Of devices and volumes, if `dirs` names no more.
 const MOST: usize = 4;
 
@@ -151,7 +149,6 @@ impl LayoutCell {
 
 /// Makes all backups. Calls `on_step` with one line for each round.
 pub fn layouts(context: &RunContext, spec: &LayoutsSpec, on_step: &dyn Fn(&str)) -> Result<Report> {
-    let platform = platform::record(context, &spec.dirs);
     let sources = paths_of(&spec.source);
     ensure!(
         !sources.is_empty() || spec.emulated.is_none_or(|rates| rates.source.is_none()),
@@ -168,6 +165,8 @@ pub fn layouts(context: &RunContext, spec: &LayoutsSpec, on_step: &dyn Fn(&str))
     });
     let context = emulated.as_ref().unwrap_or(context);
     let volumes = TargetVolumes::of(&*context.storage, &spec.dirs, spec.emulated)?;
+    // The directories exist from here on: before, their file systems would not be known.
+    let platform = platform::record(context, &platform::places(&spec.dirs, [&spec.source]));
     let mut cells = Vec::new();
     for (devices, directories) in pairs(spec.dirs.len(), spec.quick) {
         let on = TargetVolumes::of(&*context.storage, &spec.dirs[..directories], spec.emulated)?;
@@ -189,15 +188,17 @@ pub fn layouts(context: &RunContext, spec: &LayoutsSpec, on_step: &dyn Fn(&str))
             }));
         }
     }
+    let source = ColdSource::find(&*context.storage, &spec.source)?;
     for round in 1..=spec.rounds.max(1) {
         for cell in &mut cells {
-            let taken = one(context, spec, cell)?;
+            let taken = one(context, spec, &source, cell)?;
             cell.taken.push(taken);
         }
         on_step(&format!("round {round} of {}", spec.rounds.max(1)));
     }
-    let mut report = report(spec, platform, &volumes, &cells);
-    if let Some(doubt) = paced.as_ref().and_then(PacedStorage::doubt) {
+    let cold = source.told(cells.iter().flat_map(|cell| &cell.taken));
+    let mut report = report(spec, platform, (&volumes, &cold), &cells);
+    if let Some(doubt) = paced.as_ref().and_then(PacedStorage::take_doubt) {
         report.summary = format!("{doubt} {}", report.summary);
     }
     Ok(report)
@@ -212,7 +213,12 @@ fn paths_of(source: &SourceSpec) -> Vec<PathBuf> {
     }
 }
 
-fn one(context: &RunContext, spec: &LayoutsSpec, cell: &LayoutCell) -> Result<Timing> {
+fn one(
+    context: &RunContext,
+    spec: &LayoutsSpec,
+    source: &ColdSource,
+    cell: &LayoutCell,
+) -> Result<Timing> {
     let dirs = &spec.dirs[..cell.layout.directories];
     let scratch = Scratch::new(&*context.storage, dirs)?;
     let stripes = scratch.stripes(cell.layout.devices);
@@ -220,10 +226,7 @@ fn one(context: &RunContext, spec: &LayoutsSpec, cell: &LayoutCell) -> Result<Ti
     request.algorithm = spec.algorithm;
     request.tuning.buffer_count = cell.asked;
     request.tuning.buffer_bytes = Some(cell.bytes);
-    if let SourceSpec::Sqlite(path) = &spec.source {
-        drop_from_cache(path)
-            .with_context(|| format!("cannot drop {} from the cache", path.display()))?;
-    }
+    source.drop_cached()?;
     scratch.settle()?;
     take(context, &Request::Backup(request))
 }
@@ -244,12 +247,7 @@ fn plain(cells: &[LayoutCell]) -> Option<&LayoutCell> {
 
 fn summary(spec: &LayoutsSpec, volumes: &TargetVolumes, cells: &[LayoutCell]) -> String {
     let mut told: Vec<String> = volumes.sentence().into_iter().collect();
-    if spec.rounds < ENOUGH_ROUNDS {
-        told.push(format!(
-            "Only {}, so chance may decide.",
-            counted(spec.rounds.max(1), "round")
-        ));
-    }
+    told.extend(caution(spec.rounds.max(1)));
     let found = || {
         let (best, plain) = (best(cells)?, plain(cells)?);
         Some(format!(
@@ -271,7 +269,7 @@ fn summary(spec: &LayoutsSpec, volumes: &TargetVolumes, cells: &[LayoutCell]) ->
 }
 
 /// The limits that held along the counts of each layout and size.
-fn verdict(spec: &LayoutsSpec, cells: &[LayoutCell]) -> String {
+fn verdict(spec: &LayoutsSpec, cells: &[LayoutCell]) -> Option<String> {
     let mut told = Vec::new();
     for label in labels(cells) {
         for &bytes in &spec.bytes {
@@ -296,7 +294,7 @@ fn labels(cells: &[LayoutCell]) -> Vec<&str> {
 fn report(
     spec: &LayoutsSpec,
     mut platform: Vec<(String, String)>,
-    volumes: &TargetVolumes,
+    (volumes, cold): (&TargetVolumes, &str),
     cells: &[LayoutCell],
 ) -> Report {
     platform.push(("Source".into(), platform::name_of(&spec.source)));
@@ -317,7 +315,11 @@ fn report(
         title: "Layouts and buffers".into(),
         summary: summary(spec, volumes, cells),
         platform,
-        sections: vec![best_of_each(cells), all(spec, cells), speeds(spec, cells)],
+        sections: vec![
+            best_of_each(cells),
+            all(spec, cold, cells),
+            speeds(spec, cells),
+        ],
     };
     if let Some(caption) = volumes.caption() {
         mark(&mut report, &caption);
@@ -344,17 +346,9 @@ fn best_of_each(cells: &[LayoutCell]) -> Section {
             c.limit().into(),
         ]
     };
-    let bars = |title: &str, y: Axis, series: Vec<Series>| Chart {
-        title: title.into(),
-        form: ReportFormat::Bar,
-        x: Positions {
-            label: String::new(),
-            unit: String::new(),
-            at: At::Names(chosen.iter().map(|c| c.layout.label.clone()).collect()),
-        },
-        y,
-        y_right: None,
-        series,
+    let bars = |title: &str, y: Axis, series: Vec<Series>| {
+        let names = chosen.iter().map(|c| c.layout.label.clone()).collect();
+        Chart::bars(title, "", names, y, series)
     };
     let values = |value: &dyn Fn(&LayoutCell) -> Option<f64>| -> Vec<Option<f64>> {
         chosen.iter().map(|c| value(c)).collect()
@@ -399,7 +393,7 @@ fn best_of_each(cells: &[LayoutCell]) -> Section {
 }
 
 /// Every combination, with curves for each size.
-fn all(spec: &LayoutsSpec, cells: &[LayoutCell]) -> Section {
+fn all(spec: &LayoutsSpec, cold: &str, cells: &[LayoutCell]) -> Section {
     let row = |c: &LayoutCell| {
         let range = RoundResults::of(c.taken.iter().map(|t| t.wall_s));
         vec![
@@ -436,7 +430,7 @@ fn all(spec: &LayoutsSpec, cells: &[LayoutCell]) -> Section {
     };
     Section {
         heading: "Layouts and buffers".into(),
-        prose: vec![
+        prose: std::iter::once(
             format!(
                 "Backups with {}; medians of {}, alternating. {} The larger points \
                  are the defaults, at the number that the plan chose. MB/s is 2^20 bytes per second of the whole backup, read \
@@ -444,13 +438,11 @@ fn all(spec: &LayoutsSpec, cells: &[LayoutCell]) -> Section {
                  longest: a backup that fits into its buffers waits for no target.",
                 spec.algorithm,
                 counted(spec.rounds.max(1), "round"),
-                match spec.source {
-                    SourceSpec::Sqlite(_) => "The source leaves the page cache before each.",
-                    _ => "The source is read as far as the page cache has it.",
-                },
+                cold,
             ),
-            verdict(spec, cells),
-        ],
+        )
+        .chain(verdict(spec, cells))
+        .collect(),
         table: Some(Table {
             columns: vec![
                 Column::text("Layout"),
@@ -527,7 +519,82 @@ fn speeds(spec: &LayoutsSpec, cells: &[LayoutCell]) -> Section {
 
 #[cfg(test)]
 mod tests {
+    use longshore_pipeline::Limit::{self, Cpu, Target};
+
     use super::*;
+    use crate::timing::tests::made_up;
+
+    /// Backups of so many devices on one volume with 1 MiB, a round for each limit and time.
+    fn cell(devices: usize, asked: Option<usize>, rounds: &[(Limit, f64)]) -> LayoutCell {
+        let round = |(limit, wall_s): &(Limit, f64)| Timing {
+            limit: *limit,
+            buffers: (asked.unwrap_or(20), 1 << 20),
+            ..made_up(*wall_s, 100)
+        };
+        LayoutCell {
+            layout: DevicesOn {
+                devices,
+                directories: 1,
+                label: format!("{}, 1 volume", counted(devices, "device")),
+            },
+            asked,
+            bytes: 1 << 20,
+            taken: rounds.iter().map(round).collect(),
+        }
+    }
+
+    fn spec(rounds: usize) -> LayoutsSpec {
+        let source = SourceSpec::Files(vec!["x".into()]);
+        LayoutsSpec {
+            rounds,
+            bytes: vec![1 << 20],
+            ..LayoutsSpec::new(source, vec!["d".into()])
+        }
+    }
+
+    #[test]
+    fn the_verdict_and_the_headline_name_the_limits_and_the_best() {
+        let cells = [
+            cell(1, None, &[(Target, 4.0), (Target, 4.0), (Cpu, 4.0)]),
+            cell(1, Some(4), &[(Target, 5.0); 3]),
+            cell(4, None, &[(Cpu, 2.0); 3]),
+            // Nothing was measured here, so there is no limit to name.
+            cell(4, Some(4), &[]),
+        ];
+        assert_eq!(
+            verdict(&spec(3), &cells).unwrap(),
+            "Which limit held at which BUFFERCOUNT: 1 device, 1 volume with 1 MiB: the target (writing) at 4, mixed: the target \
+             in 2, the CPUs in 1 at 20; 4 devices, 1 volume with 1 MiB: the CPUs (compression and checksums) at 20."
+        );
+        let volumes = TargetVolumes {
+            directories: 1,
+            drives: 1,
+            emulated: None,
+        };
+        let told = |rounds| summary(&spec(rounds), &volumes, &cells);
+        assert!(
+            told(3).starts_with(
+                "Best with QAT_DEFLATE: 4 devices, 1 volume with BUFFERCOUNT 20 (default)"
+            ),
+            "{}",
+            told(3)
+        );
+        assert!(told(3).contains("takes 2.00 times as long"), "{}", told(3));
+        assert!(told(1).starts_with("Only 1 round, so chance may decide. Best with"));
+    }
+
+    #[test]
+    fn where_nothing_was_measured_no_verdict_is_shown() {
+        let cells = [cell(1, None, &[]), cell(4, Some(4), &[])];
+        assert_eq!(verdict(&spec(3), &cells), None);
+        assert_eq!(all(&spec(3), "", &cells).prose.len(), 1);
+        assert!(
+            best_of_each(&cells)
+                .prose
+                .iter()
+                .all(|told| !told.contains("limit"))
+        );
+    }
 
     #[test]
     fn layouts_grow_by_factors_of_two_up_to_the_directories() {

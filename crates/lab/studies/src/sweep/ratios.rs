@@ -168,7 +168,7 @@ impl Ratios {
             charts: vec![by_stripes(
                 &counts,
                 "MS_XPRESS : QAT_DEFLATE",
-                Axis::new("Ratio", ""),
+                Axis::new("Ratio", BOTH),
                 series,
             )],
         }
