@@ -12,10 +12,7 @@ use super::bare::Bare;
 use super::findings::Findings;
 use super::part::{Part, Price};
 use super::rounds::{ALGORITHMS, COMPRESSING, NUL_STRIPES, Round};
-use crate::report::{
-    At, Axis, Best, Cell, Chart, Column, Positions, Report, ReportFormat, Section, Series, Table,
-    counted,
-};
+use crate::report::{Axis, Best, Cell, Chart, Column, Report, Section, Series, Table, counted};
 use crate::spread::{RoundResults, median};
 use crate::sweep::Ratios;
 use crate::timing::Timing;
@@ -231,22 +228,13 @@ fn nul(found: &Findings, goals: &mut Goals) -> Section {
             .collect()
     };
     let limits = COMPRESSING.iter().map(|&a| limit(found, |b| b.backup(a)));
-    let chart = Chart {
-        title: "To NUL, warm".into(),
-        form: ReportFormat::Bar,
-        x: Positions {
-            label: "Algorithm".into(),
-            unit: String::new(),
-            at: At::Names(names),
-        },
-        y: Axis::new("Speed", "GB/s"),
-        y_right: None,
-        series: vec![
-            Series::new("1 stripe", of_stripes(NUL_STRIPES[0])),
-            Series::new("8 stripes", of_stripes(NUL_STRIPES[1])),
-            Series::new("limit (modelled)", limits.collect()),
-        ],
-    };
+    let series = vec![
+        Series::new("1 stripe", of_stripes(NUL_STRIPES[0])),
+        Series::new("8 stripes", of_stripes(NUL_STRIPES[1])),
+        Series::new("limit (modelled)", limits.collect()),
+    ];
+    let speed = Axis::new("Speed", "GB/s");
+    let chart = Chart::bars("To NUL, warm", "Algorithm", names, speed, series);
     Section {
         heading: "To NUL, warm cache".into(),
         prose: vec![

@@ -50,18 +50,18 @@ pub(crate) fn latencies(
     };
     let line = |depth: &u32| (*depth, LENS.map(|kib| ratio(kib, *depth)).to_vec());
     let lines: Vec<RatioLine> = DEPTHS.iter().map(line).collect();
-    let mut columns = vec![Column::number("Depth", "", 0)];
+    let depth = |depth: u32| format!("depth {depth}");
+    let mut columns = vec![Column::text("Depth")];
     columns.extend(LENS.iter().map(|len| Column::number(&kib(*len), "", 2)));
-    let rows = lines.iter().map(|(depth, ratios)| {
+    let rows = lines.iter().map(|(of, ratios)| {
         let ratios = ratios.iter().map(|ratio| Cell::from(*ratio));
-        let depth = Cell::from(f64::from(*depth));
-        std::iter::once(depth).chain(ratios).collect()
+        std::iter::once(depth(*of).into()).chain(ratios).collect()
     });
     let mut series: Vec<Series> = lines
         .iter()
-        .map(|(depth, ratios)| {
+        .map(|(of, ratios)| {
             let values = ratios.iter().copied().map(Some).collect();
-            Series::new(&format!("depth {depth}"), values)
+            Series::new(&depth(*of), values)
         })
         .collect();
     let (fast, slow) = (devices.fast_name, devices.slow_name);

@@ -11,9 +11,7 @@ use longshore_simulator::Choice;
 use longshore_simulator::sim::{self, ClosedLoop, Mix, Outcome, Scenario, Source, WarmUp};
 
 use super::devices::{Devices, FiguresSpec};
-use crate::report::{
-    At, Axis, Chart, Column, Positions, ReportFormat, Section, Series, Side, Table,
-};
+use crate::report::{Axis, Chart, Column, Section, Series, Side, Table};
 
 pub(super) const SECOND: Nanos = 1_000_000_000;
 pub(super) const MS: Nanos = 1_000_000;
@@ -98,6 +96,15 @@ pub(super) fn policies(spec: &FiguresSpec, devices: &Devices<'_>) -> Result<Sect
     let values = |of: fn(&Outcome) -> f64| outcomes.iter().map(|o| Some(of(o))).collect();
     let mut small = Series::new("small reads", values(|o| o.small_reads.mean));
     small.axis = Side::Right;
+    let throughput = Series::new("throughput", values(|o| o.throughput_mb_s));
+    let mut chart = Chart::bars(
+        "Throughput, and how long small reads take (modelled)",
+        "Policy",
+        POLICIES.map(str::to_owned).to_vec(),
+        Axis::new("Throughput", "MB/s"),
+        vec![throughput, small],
+    );
+    chart.y_right = Some(Axis::new("Mean latency", "us"));
     Ok(Section {
         heading: "Both devices, one policy (modelled)".into(),
         prose: vec![
@@ -108,17 +115,6 @@ pub(super) fn policies(spec: &FiguresSpec, devices: &Devices<'_>) -> Result<Sect
                 .into(),
         ],
         table: Some(table),
-        charts: vec![Chart {
-            title: "Throughput, and how long small reads take (modelled)".into(),
-            form: ReportFormat::Bar,
-            x: Positions {
-                label: "Policy".into(),
-                unit: String::new(),
-                at: At::Names(POLICIES.map(str::to_owned).to_vec()),
-            },
-            y: Axis::new("Throughput", "MB/s"),
-            y_right: Some(Axis::new("Mean latency", "us")),
-            series: vec![Series::new("throughput", values(|o| o.throughput_mb_s)), small],
-        }],
+        charts: vec![chart],
     })
 }

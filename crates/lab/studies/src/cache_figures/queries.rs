@@ -11,7 +11,7 @@ use longshore_policy::model::Profile;
 
 use super::devices::{Devices, FiguresSpec, published};
 use super::tpch::{Question, recorded};
-use crate::report::{At, Axis, Chart, Column, Positions, ReportFormat, Section, Series, Table};
+use crate::report::{Axis, Chart, Column, Section, Series, Table};
 
 /// Of each query, in a trial run.
 const QUICK_REQUESTS: u64 = 2000;
@@ -179,41 +179,40 @@ fn table(asked: &[Asked], devices: &Devices<'_>) -> Table {
 
 fn charts(asked: &[Asked], devices: &Devices<'_>) -> Vec<Chart> {
     let (fast, slow) = (devices.fast_name, devices.slow_name);
-    let chart = |title: String, y: Axis, series: Vec<Series>| Chart {
-        title,
-        form: ReportFormat::Bar,
-        x: Positions {
-            label: "Query".into(),
-            unit: String::new(),
-            at: At::Names(asked.iter().map(|one| one.name.clone()).collect()),
-        },
-        y,
-        y_right: None,
-        series,
+    let chart = |title: &str, y: Axis, series: Vec<Series>| {
+        let names = asked.iter().map(|one| one.name.clone()).collect();
+        Chart::bars(title, "Query", names, y, series)
     };
+    // The names are those of the table's columns.
     let values = |of: &dyn Fn(&Asked) -> f64| asked.iter().map(|one| Some(of(one))).collect();
     vec![
         chart(
-            "Response time: reading modelled, computing recorded".into(),
+            "Response time: reading modelled, computing recorded",
             Axis::new("Response time", "s"),
             vec![
-                Series::new(fast, values(&|one| one.response_s()[0])),
-                Series::new(slow, values(&|one| one.response_s()[1])),
+                Series::new(
+                    &format!("{fast}, modelled"),
+                    values(&|one| one.response_s()[0]),
+                ),
+                Series::new(
+                    &format!("{slow}, modelled"),
+                    values(&|one| one.response_s()[1]),
+                ),
             ],
         ),
         chart(
-            format!("By how much a query is slower on the {fast} (modelled)"),
+            &format!("By how much a query is slower on the {fast} (modelled)"),
             Axis::new("Slower", "%"),
             vec![Series::new(
-                &format!("Slower on the {fast}"),
+                &format!("Slower on {fast}, modelled"),
                 values(&Asked::slower_percent),
             )],
         ),
         chart(
-            format!("Commands of recorded requests after the modelled split, {fast} by {slow}"),
+            &format!("Commands of recorded requests after the modelled split, {fast} by {slow}"),
             Axis::new("Commands", "×"),
             vec![Series::new(
-                &format!("Commands, {fast} by {slow}"),
+                &format!("Commands, {fast} by {slow}, modelled"),
                 values(&Asked::commands_ratio),
             )],
         ),

@@ -11,7 +11,7 @@ use super::spec::CompareSpec;
 use crate::advice::{self, Advice, Conditions, Measured};
 use crate::over_time::{Recorded, over_time};
 use crate::report::{
-    At, Axis, Chart, Column, Positions, ReportFormat, Section, Series, Table, counted,
+    At, Axis, Best, Chart, Column, Positions, ReportFormat, Section, Series, Table, counted,
 };
 use crate::spread::median;
 use crate::timing::{IN_HARDWARE, Timing};
@@ -78,48 +78,23 @@ fn time_and_size(all: &[Contender]) -> Chart {
             unit: "s".into(),
             at: At::Numbers(points.iter().map(|point| point.0).collect()),
         },
-        y: Axis::new("Stored", "MB"),
+        y: Axis::new("Stored", "10^6 bytes"),
         y_right: None,
         series: series.collect(),
     }
 }
 
-/// The end of a scale where the better values are.
-#[derive(Clone, Copy)]
-enum Better {
-    Low,
-    High,
-}
-
 /// A bar for each contender that has the value, the best first.
 fn bars(
     title: &str,
-    (y, better): (Axis, Better),
+    (y, best): (Axis, Best),
     all: &[Contender],
     value: &dyn Fn(&Contender) -> Option<f64>,
 ) -> Chart {
     let known = all.iter().filter_map(|one| Some((one.name(), value(one)?)));
-    let mut bars: Vec<(String, f64)> = known.collect();
-    bars.sort_by(|a, b| match better {
-        Better::Low => a.1.total_cmp(&b.1),
-        Better::High => b.1.total_cmp(&a.1),
-    });
-    let (names, heights) = bars
-        .into_iter()
-        .map(|(name, height)| (name, Some(height)))
-        .unzip();
-    Chart {
-        title: title.into(),
-        form: ReportFormat::Bar,
-        x: Positions {
-            label: "Algorithm".into(),
-            unit: String::new(),
-            at: At::Names(names),
-        },
-        y,
-        y_right: None,
-        series: vec![Series::new(title, heights)],
-    }
+    let (names, heights) = known.map(|(name, height)| (name, Some(height))).unzip();
+    let series = vec![Series::new(title, heights)];
+    Chart::bars(title, "Algorithm", names, y, series).sorted(best)
 }
 
 fn table(all: &[Contender]) -> Table {
@@ -170,8 +145,8 @@ fn table(all: &[Contender]) -> Table {
 
 /// Points of time and size, and bars of each quantity.
 fn bars_of(all: &[Contender]) -> Vec<Chart> {
-    let low = |label: &str, unit: &str| (Axis::new(label, unit), Better::Low);
-    let high = |label: &str| (Axis::new(label, ""), Better::High);
+    let low = |label: &str, unit: &str| (Axis::new(label, unit), Best::Least);
+    let high = |label: &str, unit: &str| (Axis::new(label, unit), Best::Most);
     vec![
         time_and_size(all),
         bars("Backup time", low("Elapsed", "s"), all, &Contender::time),
@@ -181,13 +156,13 @@ fn bars_of(all: &[Contender]) -> Vec<Chart> {
         bars("Stored", low("Stored", "10^6 bytes"), all, &|one| {
             one.median(|t| t.stored_bytes as f64 / 1e6)
         }),
-        bars("Compression ratio", high("Ratio"), all, &|one| {
+        bars("Compression ratio", high("Ratio", ""), all, &|one| {
             one.median(Timing::ratio)
         }),
         // That of NONE would flatten the others.
         bars(
             "Speed-up over MS_XPRESS of those that compress",
-            high("Speed-up"),
+            high("Speed-up", "MS_XPRESS = 1"),
             all,
             &|one| speed_up(one, all).filter(|_| one.algorithm != Algorithm::None),
         ),

@@ -81,26 +81,14 @@ impl Cut {
 
 #[cfg(test)]
 mod tests {
-    use super::super::data::{Axis, Positions, Series};
+    use super::super::data::{Axis, Series};
     use super::*;
 
     fn chart(values: &[f64]) -> Chart {
         let names = (0..values.len()).map(|n| format!("bar {n}"));
-        Chart {
-            title: String::new(),
-            form: ReportFormat::Bar,
-            x: Positions {
-                label: String::new(),
-                unit: String::new(),
-                at: At::Names(names.collect()),
-            },
-            y: Axis::new("Elapsed", "s"),
-            y_right: None,
-            series: vec![Series::new(
-                "Elapsed",
-                values.iter().copied().map(Some).collect(),
-            )],
-        }
+        let values = values.iter().copied().map(Some).collect();
+        let series = vec![Series::new("Elapsed", values)];
+        Chart::bars("", "", names.collect(), Axis::new("Elapsed", "s"), series)
     }
 
     #[test]

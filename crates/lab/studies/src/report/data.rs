@@ -205,6 +205,28 @@ pub enum Best {
 }
 
 impl Chart {
+    /// Bars of all series over places with names, in the order in which they are given. `places` says what they are.
+    pub fn bars(
+        title: &str,
+        places: &str,
+        names: Vec<String>,
+        y: Axis,
+        series: Vec<Series>,
+    ) -> Chart {
+        Chart {
+            title: title.into(),
+            form: ReportFormat::Bar,
+            x: Positions {
+                label: places.into(),
+                unit: String::new(),
+                at: At::Names(names),
+            },
+            y,
+            y_right: None,
+            series,
+        }
+    }
+
     /// The same with its bars in the order of the first series' values, where the places have no order of their own. The
     /// axis says so. Values that were not measured come last.
     pub fn sorted(mut self, best: Best) -> Chart {
@@ -364,22 +386,12 @@ mod tests {
     fn sorted_bars_keep_their_names_and_what_was_not_measured_is_last() {
         let chart = |best| {
             let names = ["a", "b", "c", "d"].map(str::to_owned);
-            let bars = Chart {
-                title: "Time".into(),
-                form: ReportFormat::Bar,
-                x: Positions {
-                    label: "Algorithm".into(),
-                    unit: String::new(),
-                    at: At::Names(names.into()),
-                },
-                y: Axis::new("Elapsed", "s"),
-                y_right: None,
-                series: vec![
-                    Series::new("first", vec![Some(3.0), None, Some(1.0), Some(2.0)]),
-                    Series::new("second", vec![Some(30.0), Some(5.0), Some(10.0), None]),
-                ],
-            };
-            bars.sorted(best)
+            let series = vec![
+                Series::new("first", vec![Some(3.0), None, Some(1.0), Some(2.0)]),
+                Series::new("second", vec![Some(30.0), Some(5.0), Some(10.0), None]),
+            ];
+            let elapsed = Axis::new("Elapsed", "s");
+            Chart::bars("Time", "Algorithm", names.into(), elapsed, series).sorted(best)
         };
         let least = chart(Best::Least);
         assert_eq!(

@@ -26,9 +26,7 @@ use super::super::workbench::Workbench;
 use super::samples::over_time;
 use crate::curves::{CurvePlace, over_buffers, size_told};
 use crate::limits;
-use crate::report::{
-    At, Axis, Chart, Column, Positions, ReportFormat, Section, Series, Table, counted,
-};
+use crate::report::{Axis, Chart, Column, Section, Series, Table, counted};
 use crate::sample::SampleKind;
 use crate::spread::median;
 use crate::timing::Timing;
@@ -437,7 +435,7 @@ fn buffers(bench: &Workbench) -> Result<OurValues> {
     let prose = "Target, MAXTRANSFERSIZE and BUFFERCOUNT of each backup. MB/s is SQL Server's figure: 2^20 bytes of the \
                  database per second.";
     let mut all = section("Buffers", prose.into(), &tried);
-    all.prose.push(limits::over_curves(&told));
+    all.prose.extend(limits::over_curves(&told));
     all.charts = charts;
     measured.sections = vec![all];
     Ok(measured)
@@ -592,18 +590,13 @@ fn by_core(tried: &[Tried]) -> Section {
             columns,
             row_values: tried.iter().map(row).collect(),
         }),
-        charts: vec![Chart {
-            title: "CPU of each processor".into(),
-            form: ReportFormat::Bar,
-            x: Positions {
-                label: "Processor".into(),
-                unit: String::new(),
-                at: At::Names((0..cores).map(|core| core.to_string()).collect()),
-            },
-            y: whole,
-            y_right: None,
-            series: tried.iter().map(line).collect(),
-        }],
+        charts: vec![Chart::bars(
+            "CPU of each processor",
+            "Processor",
+            (0..cores).map(|core| core.to_string()).collect(),
+            whole,
+            tried.iter().map(line).collect(),
+        )],
     }
 }
 
@@ -626,17 +619,12 @@ fn read_and_written(tried: &[Tried]) -> Section {
                 .map(|((t, read), write)| vec![t.trial.label.as_str().into(), (*read).into(), (*write).into()])
                 .collect(),
         }),
-        charts: vec![Chart {
-            title: "Read and written".into(),
-            form: ReportFormat::Bar,
-            x: Positions {
-                label: String::new(),
-                unit: String::new(),
-                at: At::Names(tried.iter().map(|t| t.trial.label.clone()).collect()),
-            },
-            y: Axis::new("Rate", "MB/s"),
-            y_right: None,
-            series: vec![Series::new("read", read.clone()), Series::new("written", write.clone())],
-        }],
+        charts: vec![Chart::bars(
+            "Read and written",
+            "",
+            tried.iter().map(|t| t.trial.label.clone()).collect(),
+            Axis::new("Rate", "MB/s"),
+            vec![Series::new("read", read.clone()), Series::new("written", write.clone())],
+        )],
     }
 }
