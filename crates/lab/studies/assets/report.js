@@ -38,9 +38,10 @@
   // tooltip has it whole.
   function shortName(value) {
     const name = this.getLabelForValue(value);
-    const room = Math.floor(this.chart.width / Math.max(this.getLabels().length, 1) / 7);
+    // The vertical axis takes its part; lines that do not fit side by side would be turned, and cover each other.
+    const room = Math.floor((this.chart.width - 70) / Math.max(this.getLabels().length, 1) / 7);
     if (room < 11) {
-      const most = innerWidth < 700 ? 28 : 32;
+      const most = innerWidth < 700 ? 24 : 32;
       return name.length > most ? `${name.slice(0, most - 1)}…` : name;
     }
     const lines = [];
