@@ -92,7 +92,7 @@ impl PacedStorage {
     }
 
     /// A sentence for a headline, if the real storage was often slower than the devices are; `None`: it was not. It is about all
-    /// since the last call, and the devices' accounts begin anew: each figure has its own doubts.
+    /// since the last call, and the devices' accounts begin again: each figure has its own doubts.
     pub fn take_doubt(&self) -> Option<String> {
         let accounts: Vec<PaceAccount> = self.devices().map(DevicePace::take_account).collect();
         // One slow device decides, however many requests the others had.

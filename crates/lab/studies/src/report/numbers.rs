@@ -227,7 +227,7 @@ mod tests {
         )
     }
 
-    /// The chart needs no table of its own beside the section's.
+    /// The chart needs no table of its own next to the section's.
     fn is_told(chart: Chart, table: Table) -> bool {
         let section = Section {
             charts: vec![chart],
