@@ -334,6 +334,12 @@ fn the_size_of_one_warehouse_is_a_database_with_the_benchmarks_rows() {
         assert_eq!(count, rows, "{table}");
     }
     sample.between("SELECT count(*) FROM order_line", 297_000.0, 303_000.0);
+    let bytes = std::fs::metadata(&sample.path).unwrap().len();
+    let wanted = warehouse_bytes(1);
+    assert!(
+        bytes.abs_diff(wanted) * 50 <= wanted,
+        "{bytes} for {wanted}"
+    );
 }
 
 #[test]

@@ -126,6 +126,13 @@ pub fn bytes(warehouses: u32) -> u64 {
     (EMPTY_BYTES + ITEM_BYTES + f64::from(warehouses) * WAREHOUSE_BYTES) as u64 - 1
 }
 
+/// The number of whole warehouses of which this is the size, as [`bytes`] has it; `None`: it is another size.
+pub fn whole(want_bytes: u64) -> Option<u32> {
+    let count = (want_bytes as f64 - EMPTY_BYTES - ITEM_BYTES) / WAREHOUSE_BYTES;
+    let count = count.round() as u32;
+    (count >= 1 && bytes(count) == want_bytes).then_some(count)
+}
+
 /// Bytes by which the file grows for each further warehouse, at `units` of them.
 pub fn bytes_per_unit(units: f64) -> f64 {
     if units < 1.0 {
@@ -535,6 +542,8 @@ mod tests {
     fn one_two_and_ten_warehouses_have_the_benchmarks_rows_and_about_its_bytes() {
         for count in [1, 2, 10] {
             let made = made_for(count);
+            assert_eq!(whole(bytes(count)), Some(count));
+            assert_eq!((whole(bytes(count) + 1), whole(24 << 20)), (None, None));
             let of = |n: usize| OF_ONE[n].0 * u64::from(count);
             let sum = |rows: &dyn Fn(&Warehouse) -> u64| made.iter().map(rows).sum::<u64>();
             assert_eq!(made.len() as u64, of(0));

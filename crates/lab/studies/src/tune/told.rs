@@ -381,6 +381,33 @@ mod tests {
         }
     }
 
+    /// Twice the speed was measured without the ceiling; below it, half of the speed is left.
+    fn tells_the_ceiling_apart(told: &Told) {
+        let said = told.summary();
+        assert!(
+            said.contains("The ceiling is 25 % of the time of the "),
+            "{said}"
+        );
+        assert!(
+            said.contains(
+                "Below it, as measured, a backup has 0.50 times the speed of QAT_DEFLATE LOW, 2 stripes without one; what stands \
+                 before was measured without a ceiling."
+            ),
+            "{said}"
+        );
+        let steps = told.steps().prose.concat();
+        assert!(
+            steps.contains("with a ceiling of 25 % of the CPU time: 250 MB/s, 2.00 CPU-s/GB; without it 1000 MB/s."),
+            "{steps}"
+        );
+        let none = Told {
+            ceiling: None,
+            ..*told
+        };
+        assert!(none.summary().contains("No ceiling of CPU time was found"));
+        assert!(!none.summary().contains("Below it"), "{}", none.summary());
+    }
+
     #[test]
     fn the_result_is_a_command_a_configuration_and_a_prediction() {
         let spec = spec();
@@ -448,29 +475,7 @@ mod tests {
             "{said}"
         );
         assert!(said.contains("give --time more"), "{said}");
-        // Twice the speed was measured without the ceiling; below it, half of the speed is left.
-        assert!(
-            said.contains("The ceiling is 25 % of the time of the "),
-            "{said}"
-        );
-        assert!(
-            said.contains(
-                "Below it, as measured, a backup has 0.50 times the speed of QAT_DEFLATE LOW, 2 stripes without one; what stands \
-                 before was measured without a ceiling."
-            ),
-            "{said}"
-        );
-        let steps = told.steps().prose.concat();
-        assert!(
-            steps.contains("with a ceiling of 25 % of the CPU time: 250 MB/s, 2.00 CPU-s/GB; without it 1000 MB/s."),
-            "{steps}"
-        );
-        let none = Told {
-            ceiling: None,
-            ..told
-        };
-        assert!(none.summary().contains("No ceiling of CPU time was found"));
-        assert!(!none.summary().contains("Below it"), "{}", none.summary());
+        tells_the_ceiling_apart(&told);
         assert!(told.again().contains("more than 4 min"), "{}", told.again());
         // The prediction has one word, and everything that was measured the other.
         assert!(
