@@ -190,122 +190,125 @@ mod tests {
         looked_at.err().map(|failure| failure.lines())
     }
 
+    /// A command line, the option that would do nothing, and a part of the next step.
+    const REFUSED: &[(&str, &str, &str)] = &[
+        (
+            "oltp --database pgbench --load tprocc",
+            "--load",
+            "leave out --load",
+        ),
+        (
+            "oltp --database pgbench --load stae",
+            "--load",
+            "leave out --load",
+        ),
+        (
+            "oltp --database pgbench --think 1",
+            "--think",
+            "leave out --think",
+        ),
+        (
+            "oltp --database pgbench --warehouses 2",
+            "--warehouses",
+            "give --size",
+        ),
+        (
+            "oltp --load stae --warehouses 2",
+            "--warehouses",
+            "--load tprocc",
+        ),
+        (
+            "oltp --database sqlite --peer wal-g",
+            "--peer",
+            "use --database postgres",
+        ),
+        (
+            "oltp --warehouses 2 --size 4M",
+            "--size",
+            "cannot be used with",
+        ),
+        ("sweep --buffers --dir a --dir b", "--dir", "give one --dir"),
+        ("sweep --dir a --emulate 200M", "--emulate", "add --layouts"),
+        ("sweep --dir a --algorithm ZSTD", "--algorithm", "--buffers"),
+        (
+            "sweep --dir a --source x --size 1G",
+            "--size",
+            "cannot be used with",
+        ),
+        (
+            "sweep --dir a --source x --work w",
+            "--work",
+            "leave --work out",
+        ),
+        (
+            "sweep --buffers --dir a --source x --work w",
+            "--work",
+            "leave --work out",
+        ),
+        (
+            "compare --source x --size 1G",
+            "--size",
+            "cannot be used with",
+        ),
+        ("compare --source x --work w", "--work", "leave --work out"),
+        (
+            "network --to s3://b/p --algorithm NONE",
+            "--algorithm",
+            "ZSTD",
+        ),
+        (
+            "network --to s3://b/p --source x --work w",
+            "--work",
+            "leave --work out",
+        ),
+        ("offload --source x --work w", "--work", "leave --work out"),
+        (
+            "bench --source x --dir d --work w",
+            "--work",
+            "leave --work out",
+        ),
+        (
+            "figure S0.F5 --phase 9",
+            "--phase",
+            "`longshore lab figure S0.F5`",
+        ),
+        (
+            "figure S4.F1 --size 1G",
+            "--size",
+            "`longshore lab figure S4.F1`",
+        ),
+        (
+            "figure S0.T3 --rounds 2",
+            "--rounds",
+            "`longshore lab figure S0.T3`",
+        ),
+        (
+            "figure S4.F2 --dir a",
+            "--dir",
+            "`longshore lab figure S4.F2`",
+        ),
+        (
+            "figure S4.F2 --work w",
+            "--work",
+            "`longshore lab figure S4.F2`",
+        ),
+        (
+            "figure S0.F5 --emulate 200M",
+            "emulated",
+            "leave out --emulate",
+        ),
+        ("figures --list --size 1G", "--list", "cannot be used with"),
+        ("figures --list --out o", "--list", "cannot be used with"),
+        (
+            "cache-figures --pair dram/sata-ssd --fast-model a --slow-model b",
+            "--pair",
+            "leave out --pair",
+        ),
+    ];
+
     #[test]
     fn options_without_an_effect_are_refused_by_name_with_what_to_run_instead() {
-        for (line, option, next) in [
-            (
-                "oltp --database pgbench --load tprocc",
-                "--load",
-                "leave out --load",
-            ),
-            (
-                "oltp --database pgbench --load stae",
-                "--load",
-                "leave out --load",
-            ),
-            (
-                "oltp --database pgbench --think 1",
-                "--think",
-                "leave out --think",
-            ),
-            (
-                "oltp --database pgbench --warehouses 2",
-                "--warehouses",
-                "give --size",
-            ),
-            (
-                "oltp --load stae --warehouses 2",
-                "--warehouses",
-                "--load tprocc",
-            ),
-            (
-                "oltp --database sqlite --peer wal-g",
-                "--peer",
-                "use --database postgres",
-            ),
-            (
-                "oltp --warehouses 2 --size 4M",
-                "--size",
-                "cannot be used with",
-            ),
-            ("sweep --buffers --dir a --dir b", "--dir", "give one --dir"),
-            ("sweep --dir a --emulate 200M", "--emulate", "add --layouts"),
-            ("sweep --dir a --algorithm ZSTD", "--algorithm", "--buffers"),
-            (
-                "sweep --dir a --source x --size 1G",
-                "--size",
-                "cannot be used with",
-            ),
-            (
-                "sweep --dir a --source x --work w",
-                "--work",
-                "leave --work out",
-            ),
-            (
-                "sweep --buffers --dir a --source x --work w",
-                "--work",
-                "leave --work out",
-            ),
-            (
-                "compare --source x --size 1G",
-                "--size",
-                "cannot be used with",
-            ),
-            ("compare --source x --work w", "--work", "leave --work out"),
-            (
-                "network --to s3://b/p --algorithm NONE",
-                "--algorithm",
-                "ZSTD",
-            ),
-            (
-                "network --to s3://b/p --source x --work w",
-                "--work",
-                "leave --work out",
-            ),
-            ("offload --source x --work w", "--work", "leave --work out"),
-            (
-                "bench --source x --dir d --work w",
-                "--work",
-                "leave --work out",
-            ),
-            (
-                "figure S0.F5 --phase 9",
-                "--phase",
-                "`longshore lab figure S0.F5`",
-            ),
-            (
-                "figure S4.F1 --size 1G",
-                "--size",
-                "`longshore lab figure S4.F1`",
-            ),
-            (
-                "figure S0.T3 --rounds 2",
-                "--rounds",
-                "`longshore lab figure S0.T3`",
-            ),
-            (
-                "figure S4.F2 --dir a",
-                "--dir",
-                "`longshore lab figure S4.F2`",
-            ),
-            (
-                "figure S4.F2 --work w",
-                "--work",
-                "`longshore lab figure S4.F2`",
-            ),
-            (
-                "figure S0.F5 --emulate 200M",
-                "emulated",
-                "leave out --emulate",
-            ),
-            ("figures --list --size 1G", "--list", "cannot be used with"),
-            ("figures --list --out o", "--list", "cannot be used with"),
-            (
-                "cache-figures --pair dram/sata-ssd --fast-model a --slow-model b",
-                "--pair",
-                "leave out --pair",
-            ),
-        ] {
+        for (line, option, next) in REFUSED {
             let told = refused(line).unwrap_or_else(|| panic!("{line} is taken"));
             assert!(
                 told.contains(option) && told.contains(next),
