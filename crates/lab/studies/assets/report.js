@@ -79,7 +79,7 @@
       // The library would leave out most names of a logarithmic axis.
       // With many points the ticks are round numbers: the first and the last point would stand in their way.
       ticks: { ...scale.ticks, includeBounds: few, callback: (value) => format.format(value) },
-      bounds: "data",
+      ...(few || grows ? { bounds: "data" } : { min: numbers[0], max: numbers.at(-1) }),
       // Measured points are the ticks as long as there are few of them.
       afterBuildTicks: few ? (axis) => { axis.ticks = numbers.map((value) => ({ value })); } : undefined,
     };
@@ -261,6 +261,9 @@
     drawn.forEach((chart) => chart.destroy());
     drawn = charts.map(({ chart, places }, n) => {
       const canvas = document.getElementById(`chart-${n}`);
+      // A legend of many names would leave its chart no room.
+      const more = chart.form === "scatter" ? 0 : Math.max(0, chart.series.length - 6);
+      canvas.parentNode.style.height = `${23 + more * (innerWidth < 700 ? 1.6 : 0.4)}rem`;
       return new Chart(canvas, configuration(chart, canvas, places, colours));
     });
     // For tests: how many charts of the page show data.

@@ -17,8 +17,6 @@ use std::time::Duration;
 use longshore_facts::{Sensors, Temperatures, mount_of};
 use longshore_pipeline::{DeviceSpec, Request, RunContext};
 
-use crate::report::counted;
-
 /// The variable that names another mount point of sysfs.
 pub const SYSFS: &str = "LONGSHORE_SYSFS";
 /// A drive is asked no more often: each reading is a command to it.
@@ -116,10 +114,8 @@ fn degrees(at: Temperatures) -> String {
         (None, 0) => None,
         (None, _) => Some(format!("{name} temperature not known")),
         (Some(c), 0) => Some(format!("{name} {c:.1} °C")),
-        (Some(c), n) => Some(format!(
-            "{name} {c:.1} °C ({} not known)",
-            counted(n, "temperature")
-        )),
+        (Some(c), 1) => Some(format!("{name} {c:.1} °C (1 temperature not known)")),
+        (Some(c), n) => Some(format!("{name} {c:.1} °C ({n} temperatures not known)")),
     };
     let both = [
         one("CPU", at.cpu_c, at.cpu_silent),
