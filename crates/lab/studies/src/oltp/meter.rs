@@ -4,7 +4,7 @@
 //! - Readings only grow, and are taken by a thread of their own, also while nothing is backed up.
 //! - Between two readings the use is even. Outside of them nothing is known, and the answer is `None`, never 0.
 //! - A percentage is of the time of all processors that are online, in the same seconds: at work, idle, or given to other
-//!   machines by a hypervisor. What was given away is no work.
+//!   machines by a hypervisor. Time that was given away is no work.
 //!
 //! Leaves to others: which spans are asked about (`findings.rs`).
 

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - A prediction is called modelled, and what weakens the result stands in the headline.
-//! - What was measured below a ceiling of CPU time is told apart from what was measured without one.
+//! - Figures that were measured below a ceiling of CPU time are told apart from those without one.
 //! - Each heading and each caption says what was measured.
 //! - The command line and the configuration say the same.
 //!
