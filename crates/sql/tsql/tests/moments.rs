@@ -297,6 +297,15 @@ fn texts_are_compared_by_their_collation_and_without_blanks_at_the_end() {
             "CHARINDEX('a' COLLATE Latin1_General_CS_AS, 'A') = 0",
             50002,
         ),
+        (
+            "PATINDEX('a%' COLLATE Latin1_General_CS_AS, 'A') = 0",
+            50002,
+        ),
+        (
+            "('a' COLLATE Latin1_General_CS_AS) COLLATE Latin1_General_CS_AS = 'a'",
+            445,
+        ),
+        ("5 COLLATE Latin1_General_CS_AS = 5", 447),
     ] {
         let record = run(&mut session, &format!("IF {condition} PRINT 'yes'"));
         assert_eq!(
@@ -306,6 +315,110 @@ fn texts_are_compared_by_their_collation_and_without_blanks_at_the_end() {
             common::said(&record)
         );
     }
+}
+
+/// `docs/t-sql/statements/collation-precedence` in Microsoft's documentation: what is explicit wins over what is implicit,
+/// an operator has one collation for all of its operands, and what functions make of a text has its collation.
+#[test]
+#[expect(clippy::too_many_lines, reason = "one story, told in order")]
+fn a_named_collation_counts_wherever_texts_are_compared() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    run(
+        &mut session,
+        "CREATE TABLE #t (id int, n varchar(9)) INSERT #t VALUES (1, 'b'), (2, 'B'), (3, 'a'), (4, 'A ')",
+    );
+    let cs = "COLLATE Latin1_General_CS_AS";
+    let bin = "COLLATE Latin1_General_BIN2";
+    let list = "STRING_AGG(id, ',') WITHIN GROUP (ORDER BY id)";
+    for (condition, expected) in [
+        (format!("n {cs} IN ('A', 'x')"), "4"),
+        ("n IN ('A', 'x')".to_owned(), "3,4"),
+        (format!("n IN ('A', 'B' {cs})"), "2,4"),
+        (format!("n {cs} NOT IN ('A', 'B')"), "1,3"),
+        (format!("UPPER(n {cs}) IN ('a', 'B')"), "1,2"),
+        (format!("n + '' {cs} = 'B'"), "2"),
+        (format!("RTRIM(n {bin}) = 'A'"), "4"),
+        (format!("CASE WHEN id > 1 THEN n {cs} END = 'A'"), "4"),
+        (format!("COALESCE(n, 'x' {cs}) = 'A'"), "4"),
+        (format!("CAST(n {cs} AS nvarchar(9)) = 'A'"), "4"),
+        (format!("CONVERT(varchar(9), n {cs}, 0) = 'A'"), "4"),
+        (format!("n {bin} BETWEEN 'a' AND 'z'"), "1,3"),
+        (format!("n BETWEEN 'a' AND 'z' {bin}"), "1,3"),
+        (format!("n {cs} LIKE 'a%'"), "3"),
+        (format!("n {cs} IN (SELECT 'A')"), "4"),
+        (format!("n IN (SELECT UPPER('a' {cs}))"), "4"),
+        (format!("n = (SELECT MAX('B' {cs}))"), "2"),
+        (format!("n = ANY (SELECT 'B' {cs} UNION ALL SELECT 'x')"), "2"),
+        (format!("NULLIF(n, 'B' {cs}) IS NULL"), "2"),
+        (format!("n {cs} IS NOT DISTINCT FROM 'b'"), "1"),
+    ] {
+        let query = format!("SELECT {list} FROM #t WHERE {condition}");
+        assert_eq!(value(&mut session, &query), expected, "{condition}");
+    }
+    // Rows of the same texts, in an order and in groups.
+    for (query, expected) in [
+        (format!("SELECT {list} FROM (SELECT TOP 2 id FROM #t ORDER BY n {bin}) x"), "2,4"),
+        (format!("SELECT COUNT(*) FROM (SELECT DISTINCT n {cs} AS n FROM #t) x"), "4"),
+        ("SELECT COUNT(*) FROM (SELECT DISTINCT n FROM #t) x".to_owned(), "2"),
+        (format!("SELECT COUNT(*) FROM (SELECT n FROM #t GROUP BY n {cs}, n) x"), "4"),
+        (format!("SELECT COUNT(*) FROM (SELECT n {cs} AS n FROM #t UNION SELECT 'a') x"), "4"),
+        (format!("SELECT COUNT(*) FROM (SELECT n {cs} AS n FROM #t EXCEPT SELECT 'a') x"), "3"),
+        (format!("SELECT MIN(n {bin}) FROM #t"), "A "),
+        (format!("SELECT MAX(r) FROM (SELECT ROW_NUMBER() OVER (PARTITION BY n {cs} ORDER BY id) AS r FROM #t) x"), "1"),
+        // A column of a derived table, of WITH and of a view keeps the collation that its expression has.
+        (format!("SELECT {list} FROM (SELECT id, n {cs} AS n FROM #t) x WHERE n = 'A'"), "4"),
+        (format!("WITH x AS (SELECT id, n {cs} AS n FROM #t) SELECT {list} FROM x WHERE n IN ('A', 'b')"), "1,4"),
+    ] {
+        assert_eq!(value(&mut session, &query), expected, "{query}");
+    }
+    let conflict = |right: &str, left: &str, operation: &str| {
+        format!(
+            "468 Cannot resolve the collation conflict between \"{right}\" and \"{left}\" in the {operation} operation."
+        )
+    };
+    let (server, cs_name) = ("SQL_Latin1_General_CP1_CI_AS", "Latin1_General_CS_AS");
+    for (query, text) in [
+        (
+            format!("SELECT 1 FROM #t WHERE n {cs} = n {bin}"),
+            conflict("Latin1_General_BIN2", cs_name, "equal to"),
+        ),
+        (
+            format!("SELECT 1 FROM #t WHERE n {cs} IN ('a', 'b' COLLATE Latin1_General_100_CS_AS)"),
+            conflict("Latin1_General_100_CS_AS", cs_name, "equal to"),
+        ),
+        (
+            format!("SELECT n {cs} FROM #t UNION SELECT n {bin} FROM #t"),
+            conflict("Latin1_General_BIN2", cs_name, "UNION"),
+        ),
+        (
+            format!("SELECT 1 FROM #t t JOIN (SELECT n {cs} AS n FROM #t) x ON x.n = t.n"),
+            conflict(server, cs_name, "equal to"),
+        ),
+        (
+            format!("SELECT x.n + t.n FROM #t t, (SELECT n {cs} AS n FROM #t) x"),
+            format!(
+                "457 Implicit conversion of varchar value to varchar cannot be performed because the collation of the value is unresolved due to a collation conflict between \"{server}\" and \"{cs_name}\" in add operator."
+            ),
+        ),
+        (
+            format!("SELECT 1, CONCAT(x.n, t.n) FROM #t t, (SELECT n {cs} AS n FROM #t) x"),
+            format!(
+                "451 Cannot resolve collation conflict between \"{server}\" and \"{cs_name}\" in concat operator occurring in SELECT statement column 2."
+            ),
+        ),
+    ] {
+        let record = run(&mut session, &query);
+        assert_eq!(common::said(&record), [text], "{query}");
+    }
+    // The same two sides, one of which names a collation.
+    let query = format!(
+        "SELECT COUNT(*) FROM #t t JOIN (SELECT n {cs} AS n FROM #t) x ON x.n = t.n {cs}"
+    );
+    assert_eq!(value(&mut session, &query), "4");
+    // A table's texts have the server's collation.
+    let record = run(&mut session, &format!("SELECT n {cs} AS m INTO #u FROM #t"));
+    assert_eq!(numbers(&record), [50002]);
 }
 
 #[test]

@@ -3,15 +3,18 @@
 //! Invariants
 //! - Trailing blanks never count.
 //! - A collation that would treat other texts as equal than ours is refused by name, never replaced by a similar one.
-//! - Two sides with different collations are an error, as in SQL Server; without any, the server's counts.
+//! - Where two texts meet, the stronger label wins: COLLATE in the expression, then a column's, then the server's. Two of
+//!   the strongest that differ are an error, and two columns that differ leave no collation, as in SQL Server.
 //!
 //! Leaves to others: LIKE (`like.rs`), and where a collation comes from in an expression (`translate`).
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use rusqlite::Connection;
 
 use crate::message::{self, Message};
+use crate::value::Type;
 
 /// The collation of the server and of all databases.
 pub(crate) const SERVER: &str = "SQL_Latin1_General_CP1_CI_AS";
@@ -48,28 +51,6 @@ impl Collation {
         }
     }
 
-    /// The collation of an operation's two sides. Errors: 468.
-    pub fn of_both(
-        left: Option<Collation>,
-        right: Option<Collation>,
-        operation: &str,
-    ) -> Result<Collation, Message> {
-        match (left, right) {
-            (Some(a), Some(b)) if a != b => {
-                Err(message::COLLATION_CONFLICT.with(&[&a.name(), &b.name(), &operation]))
-            }
-            (a, b) => Ok(a.or(b).unwrap_or_default()),
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Collation::CaseInsensitive => "CI",
-            Collation::CaseSensitive => "CS",
-            Collation::Binary => "BIN",
-        }
-    }
-
     /// The COLLATE clause after an expression in SQLite's SQL.
     pub fn clause(self) -> &'static str {
         match self {
@@ -92,6 +73,146 @@ impl Collation {
             Collation::Binary => a.cmp(b),
         }
     }
+}
+
+/// A collation under its name in SQL Server: two names are two collations, even if they compare alike here.
+#[derive(Debug, Clone)]
+pub struct NamedCollation {
+    name: Cow<'static, str>,
+    way: Collation,
+}
+
+impl PartialEq for NamedCollation {
+    fn eq(&self, other: &NamedCollation) -> bool {
+        self.name.eq_ignore_ascii_case(&other.name)
+    }
+}
+
+impl NamedCollation {
+    const SERVER: NamedCollation = NamedCollation {
+        name: Cow::Borrowed(SERVER),
+        way: Collation::CaseInsensitive,
+    };
+
+    /// Of keys in JSON: they are compared by code points.
+    pub const JSON_KEY: NamedCollation = NamedCollation {
+        name: Cow::Borrowed("Latin1_General_BIN2"),
+        way: Collation::Binary,
+    };
+
+    /// The collation that COLLATE names. Errors: those of [`Collation::named`].
+    pub fn of(name: &str) -> Result<NamedCollation, Message> {
+        let way = Collation::named(name)?;
+        let is_usual = matches!(
+            name.to_ascii_uppercase().as_str(),
+            "DATABASE_DEFAULT" | "CATALOG_DEFAULT"
+        );
+        let name = match is_usual {
+            true => Cow::Borrowed(SERVER),
+            false => Cow::Owned(name.to_owned()),
+        };
+        Ok(NamedCollation { name, way })
+    }
+}
+
+/// The strength with which a text has its collation where it meets another text.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum Label {
+    /// Of literals, variables and functions without texts: the server's, which gives way to any other.
+    #[default]
+    Default,
+    /// Of a column.
+    Implicit(NamedCollation),
+    /// Of COLLATE in the expression.
+    Explicit(NamedCollation),
+    /// Of an operation on two columns whose collations differ: none. With the operation's name.
+    Conflict(NamedCollation, NamedCollation, &'static str),
+}
+
+impl Label {
+    /// Of a column of a view or a table, which have the server's collation.
+    pub const COLUMN: Label = Label::Implicit(NamedCollation::SERVER);
+
+    /// The label of what an operation makes of two texts. Errors: 468 for two COLLATE clauses that differ.
+    pub fn with(self, other: Label, operation: &'static str) -> Result<Label, Message> {
+        Ok(match (self, other) {
+            (Label::Explicit(a), Label::Explicit(b)) if a != b => {
+                return Err(conflict(&a, &b, operation));
+            }
+            (own @ Label::Explicit(_), _) | (_, own @ Label::Explicit(_)) => own,
+            (none @ Label::Conflict(..), _) | (_, none @ Label::Conflict(..)) => none,
+            (Label::Implicit(a), Label::Implicit(b)) if a != b => Label::Conflict(a, b, operation),
+            (own @ Label::Implicit(_), _) | (_, own @ Label::Implicit(_)) => own,
+            (Label::Default, Label::Default) => Label::Default,
+        })
+    }
+
+    /// The label of what an operation makes of several texts. Errors: 468.
+    pub fn of_all(
+        mut all: impl Iterator<Item = Label>,
+        operation: &'static str,
+    ) -> Result<Label, Message> {
+        all.try_fold(Label::Default, |label, other| label.with(other, operation))
+    }
+
+    /// How two texts are compared whose label this is. Errors: 468 where there is no collation.
+    pub fn resolved(&self, operation: &str) -> Result<Collation, Message> {
+        match self {
+            Label::Default => Ok(Collation::default()),
+            Label::Implicit(named) | Label::Explicit(named) => Ok(named.way),
+            Label::Conflict(a, b, _) => Err(conflict(a, b, operation)),
+        }
+    }
+
+    /// The same label, for a text of an operation. One of one byte a character needs a collation at once: its code page
+    /// depends on it. Errors: 457.
+    pub fn of_text(self, kind: Type) -> Result<Label, Message> {
+        match &self {
+            Label::Conflict(a, b, operator) if kind.is_text() && !kind.is_national() => {
+                Err(message::COLLATION_OF_VALUE.with(&[
+                    &"varchar", &"varchar", &b.name, &a.name, operator,
+                ]))
+            }
+            _ => Ok(self),
+        }
+    }
+
+    /// Nothing, for a column of a result: it has a collation. Errors: 451; `place` counts from 1.
+    pub fn as_column(&self, clause: &str, place: usize) -> Result<(), Message> {
+        match self {
+            Label::Conflict(a, b, operator) => Err(message::COLLATION_OF_COLUMN.with(&[
+                &b.name,
+                &a.name,
+                operator,
+                &clause,
+                &place,
+            ])),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same where an earlier step has refused what has no collation.
+    pub fn way(&self) -> Collation {
+        self.resolved("").unwrap_or_default()
+    }
+
+    /// Whether it is compared in another way than the server's texts are, or in none.
+    pub fn is_foreign(&self) -> bool {
+        self.resolved("") != Ok(Collation::default())
+    }
+
+    /// The label of a column of a derived table, where this is that of the expression.
+    pub fn of_column(self) -> Label {
+        match self {
+            Label::Explicit(named) => Label::Implicit(named),
+            other => other,
+        }
+    }
+}
+
+/// The right side is named first, as in SQL Server.
+fn conflict(left: &NamedCollation, right: &NamedCollation, operation: &str) -> Message {
+    message::COLLATION_CONFLICT.with(&[&right.name, &left.name, &operation])
 }
 
 /// Registers them with a connection.
@@ -119,6 +240,34 @@ mod tests {
         assert_eq!(of("database_default"), Ok(Collation::CaseInsensitive));
         assert_eq!(of("Latin1_General_CI_AI"), Err(50002));
         assert_eq!(of("nonsense"), Err(448));
+    }
+
+    #[test]
+    fn the_stronger_label_wins_and_two_of_the_strongest_must_agree() {
+        let named = |name| NamedCollation::of(name).unwrap();
+        let (cs, bin) = (named("Latin1_General_CS_AS"), named("Latin1_General_BIN"));
+        let server = Label::COLUMN;
+        let explicit = |c: &NamedCollation| Label::Explicit(c.clone());
+        let implicit = |c: &NamedCollation| Label::Implicit(c.clone());
+        let of = |a: Label, b: Label| a.with(b, "equal to").map_err(|m| m.to_string());
+        assert_eq!(of(Label::Default, server.clone()), Ok(server.clone()));
+        assert_eq!(of(explicit(&cs), implicit(&bin)), Ok(explicit(&cs)));
+        assert_eq!(of(server.clone(), explicit(&bin)), Ok(explicit(&bin)));
+        assert_eq!(of(explicit(&cs), explicit(&cs)), Ok(explicit(&cs)));
+        let text = "Cannot resolve the collation conflict between \"Latin1_General_BIN\" and \
+                    \"Latin1_General_CS_AS\" in the equal to operation.";
+        let refused = explicit(&cs).with(explicit(&bin), "equal to").unwrap_err();
+        assert_eq!((refused.number, refused.text.as_str()), (468, text));
+        let none = implicit(&cs).with(implicit(&bin), "equal to").unwrap();
+        assert_eq!(none.resolved("equal to").unwrap_err().text, text);
+        assert_eq!(of(none.clone(), server.clone()), Ok(none.clone()));
+        assert_eq!(of(none, explicit(&bin)), Ok(explicit(&bin)));
+        // The server's own collation has two names.
+        assert_eq!(
+            of(explicit(&named("DATABASE_DEFAULT")), explicit(&named(SERVER))),
+            Ok(explicit(&named(SERVER)))
+        );
+        assert_eq!(explicit(&bin).of_column(), implicit(&bin));
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub(crate) struct QueryPlan {
     pub sql: String,
     pub values: Vec<Value>,
     pub columns: Vec<Column>,
+    /// The first column whose texts are compared in another way than the server's.
+    pub foreign: Option<String>,
     /// Variables to set, in the columns' order; if empty, the rows go to the client.
     pub assigns: Vec<String>,
     /// The variables of these that are set row by row, because the query also reads them; in lower case, each once.

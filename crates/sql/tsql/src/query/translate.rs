@@ -37,6 +37,7 @@ use sqlparser::ast::{
     Value as Literal,
 };
 
+use super::collation::Label;
 use super::context::QueryContext;
 use super::number::wider;
 use super::parse::OFFSET_FETCH;
@@ -61,7 +62,9 @@ pub(super) fn query(
 ) -> Result<QueryPlan, Message> {
     let mut translator = Translator::new(context, literals);
     let selected = translator.query(query)?;
+    let foreign = (0..selected.columns.len()).find(|i| selected.label(*i).is_foreign());
     Ok(QueryPlan {
+        foreign: foreign.map(|i| selected.columns[i].name.clone()),
         sql: selected.sql,
         columns: selected.columns,
         assigns: selected.assigns,
@@ -246,11 +249,21 @@ impl Translator<'_> {
                     .zip(&right.columns)
                     .map(|(a, b)| Column::new(a.name.clone(), wider(a.kind, b.kind)))
                     .collect();
-                let (left, right) = (t.side(left, &columns), t.side(right, &columns));
-                Ok(SelectedColumns::new(
-                    format!("{left} {word} {right}"),
-                    columns,
-                ))
+                let mut labels = Vec::with_capacity(columns.len());
+                for (i, column) in columns.iter().enumerate() {
+                    let label = left.label(i).with(right.label(i), word)?;
+                    // Only UNION ALL compares nothing.
+                    if column.kind.is_text() && word != "UNION ALL" {
+                        label.resolved(word)?;
+                    }
+                    labels.push(label.of_text(column.kind)?);
+                }
+                let left = t.side(left, &columns, &labels);
+                let right = t.side(right, &columns, &labels);
+                Ok(SelectedColumns {
+                    labels,
+                    ..SelectedColumns::new(format!("{left} {word} {right}"), columns)
+                })
             }
             _ => Err(not_here("this kind of query")),
         });
@@ -258,14 +271,14 @@ impl Translator<'_> {
         selected
     }
 
-    /// One of two queries whose rows are compared: its columns in the common types, texts with the usual collation.
-    fn side(&mut self, selected: SelectedColumns, columns: &[Column]) -> String {
-        let sides = selected.columns.iter().zip(columns).enumerate();
+    /// One of two queries whose rows are compared: its columns in the common types, texts with the collations of both.
+    fn side(&mut self, selected: SelectedColumns, columns: &[Column], labels: &[Label]) -> String {
+        let sides = selected.columns.iter().zip(columns).zip(labels).enumerate();
         let list: Vec<_> = sides
-            .map(|(i, (own, column))| {
+            .map(|(i, ((own, column), label))| {
                 let name = column_alias(i);
                 let value = self.widened(TypedSql::of(&name, own.kind), Some(column.kind));
-                let value = TypedSql::of(value, column.kind);
+                let value = TypedSql::of(value, column.kind).labelled(label.clone());
                 format!("{} AS {name}", folded(&value))
             })
             .collect();
@@ -291,6 +304,7 @@ impl Translator<'_> {
             };
             let at = at.filter(|n| *n <= selected.columns.len());
             let at = at.ok_or_else(|| message::COLUMN_UNKNOWN.with(&[&order.expr]))?;
+            selected.label(at - 1).as_column("ORDER BY", words.len() + 1)?;
             words.push(format!("{at}{}", direction(order)));
         }
         if !words.is_empty() {
@@ -364,8 +378,8 @@ impl Translator<'_> {
     ) -> Result<(Vec<String>, Reach), Message> {
         let mut all = Reach::default();
         let mut words = Vec::new();
-        for order in orders {
-            let (word, reach) = self.watched(|t| t.order(order, items))?;
+        for (order, place) in orders.iter().zip(1..) {
+            let (word, reach) = self.watched(|t| t.order(order, items, place))?;
             all = all.with(reach);
             words.push(word);
         }
@@ -390,8 +404,14 @@ impl Translator<'_> {
                 Ok("NULL".to_owned())
             }
             GroupByExpr::Expressions(by, modifiers) if modifiers.is_empty() => {
-                let by = by.iter().map(|e| Ok(folded(&self.expression(e)?)));
-                Ok(by.collect::<Result<Vec<_>, Message>>()?.join(", "))
+                let mut words = Vec::with_capacity(by.len());
+                for expr in by {
+                    let typed = self.expression(expr)?;
+                    // SQL Server counts a column of its own before those of GROUP BY.
+                    typed.text_label().as_column("GROUP BY", words.len() + 2)?;
+                    words.push(folded(&typed));
+                }
+                Ok(words.join(", "))
             }
             _ => Err(not_here("GROUP BY with ROLLUP, CUBE or ALL")),
         }
@@ -462,6 +482,11 @@ impl Translator<'_> {
         };
         let list = select_list(&items, !distinct.is_empty());
         let clauses = self.clauses(select, orders, &items)?;
+        if assigns.is_empty() && wanted != Some(SelectPurpose::Existence) {
+            for ((_, item), place) in items.iter().zip(1..) {
+                item.text_label().as_column("SELECT", place)?;
+            }
+        }
         let mut sql = format!("SELECT {distinct}{list}{from}{}", clauses.sql);
         let is_set = orders.is_empty();
         let end = limit(self)?;
@@ -485,6 +510,7 @@ impl Translator<'_> {
             })
         });
         let marks = items.iter().map(|(_, item)| item.markup).collect();
+        let labels = items.iter().map(|(_, item)| item.text_label()).collect();
         let columns = items
             .into_iter()
             .map(|(name, item)| Column::new(name, item.kind()))
@@ -497,6 +523,7 @@ impl Translator<'_> {
             assigns,
             with,
             marks,
+            labels,
             ..SelectedColumns::new(sql, columns)
         })
     }
@@ -548,11 +575,11 @@ impl Translator<'_> {
         // An aggregate has one row, and so has a SELECT without a table: no order is needed.
         let is_single = seen.aggregate || from.is_empty();
         let mut words = Vec::new();
-        for order in orders.iter().filter(|_| !is_single) {
+        for (order, place) in orders.iter().zip(1..).filter(|_| !is_single) {
             if matches!(&order.expr, Expr::Value(_)) {
                 return Err(not_here("ORDER BY a place in a SELECT that sets variables"));
             }
-            words.push(self.order(order, &[])?);
+            words.push(self.order(order, &[], place)?);
         }
         if !words.is_empty() {
             rows += &format!(" ORDER BY {}", words.join(", "));
@@ -620,11 +647,12 @@ impl Translator<'_> {
         (alias, made)
     }
 
-    /// ORDER BY names a result column, its position, or any expression.
+    /// ORDER BY names a result column, its position, or any expression; it is the word at this place, from 1.
     fn order(
         &mut self,
         order: &OrderByExpr,
         items: &[(String, TypedSql)],
+        place: usize,
     ) -> Result<String, Message> {
         let at = match &order.expr {
             Expr::Value(value) => match &value.value {
@@ -641,9 +669,14 @@ impl Translator<'_> {
                 let (_, item) = items
                     .get(i)
                     .ok_or_else(|| message::COLUMN_UNKNOWN.with(&[&order.expr]))?;
+                item.text_label().as_column("ORDER BY", place)?;
                 format!("{}{}", column_alias(i), item.collation())
             }
-            None => folded(&self.expression(&order.expr)?),
+            None => {
+                let typed = self.expression(&order.expr)?;
+                typed.text_label().as_column("ORDER BY", place)?;
+                folded(&typed)
+            }
         };
         Ok(sql + direction(order))
     }
@@ -812,10 +845,7 @@ fn all_of(table: &NamedTable) -> Vec<Item> {
     let columns = table.columns.iter().enumerate();
     columns
         .filter(|(_, column)| !is_hidden(column))
-        .map(|(i, column)| {
-            let sql = table.column(i);
-            (column.name.clone(), TypedSql::of(sql, column.kind))
-        })
+        .map(|(i, column)| (column.name.clone(), table.typed(i)))
         .collect()
 }
 

@@ -153,6 +153,10 @@ fn select_into(session: &mut Session, name: &[String], tree: &Query, out: &mut O
         _ => None,
     };
     let plan = query::plan_of(&session.query_context(), &tree)?;
+    if let Some(column) = &plan.foreign {
+        let what = format!("SELECT INTO of a column with another collation ({column})");
+        return Err(message::NOT_HERE.with(&[&what]).into());
+    }
     let mut spec = TableSpec::default();
     for column in &plan.columns {
         if column.name.is_empty() {

@@ -25,6 +25,7 @@ use super::state::{
 };
 use super::tables;
 use crate::message::{self, Message};
+use crate::query::collation::{Label, NamedCollation};
 use crate::query::json;
 use crate::query::parse::VARIABLE_PATH;
 use crate::query::sql::Sql;
@@ -35,7 +36,7 @@ impl Translator<'_> {
     pub(super) fn packed(
         &mut self,
         called: String,
-        columns: Vec<Column>,
+        (columns, labels): (Vec<Column>, Vec<Label>),
         alias: Option<&TableAlias>,
         rows: &str,
     ) -> Result<String, Message> {
@@ -50,7 +51,7 @@ impl Translator<'_> {
             columns,
             view: None,
             is_packed: true,
-            by_code: None,
+            labels,
         })?;
         Ok(format!("json_each({rows}) AS {own_alias}"))
     }
@@ -73,7 +74,8 @@ impl Translator<'_> {
                     "(SELECT json_group_array(json_array({list})) FROM ({}))",
                     selected.as_table()
                 );
-                self.packed(String::new(), selected.columns, Some(alias), &rows)?
+                let labels = selected.column_labels();
+                self.packed(String::new(), (selected.columns, labels), Some(alias), &rows)?
             }
             TableFactor::Table {
                 name,
@@ -174,15 +176,11 @@ impl Translator<'_> {
             false => self.bind(Value::Text(json::columns_text(&wanted))),
         };
         let rows = Sql::call("ts_openjson", [text, path, wanted]).to_string();
-        let made = self.packed("OPENJSON".to_owned(), declared, alias, &rows)?;
-        let scope = self.scopes.last_mut();
-        if let Some(table) = scope
-            .and_then(|tables| tables.last_mut())
-            .filter(|_| has_key)
-        {
-            table.by_code = Some(0);
-        }
-        Ok(made)
+        let labels = match has_key {
+            true => vec![Label::Implicit(NamedCollation::JSON_KEY)],
+            false => Vec::new(),
+        };
+        self.packed("OPENJSON".to_owned(), (declared, labels), alias, &rows)
     }
 
     /// `x.nodes('/a/b') AS t(c)`
@@ -203,6 +201,6 @@ impl Translator<'_> {
         let path = self.as_text(path)?;
         let rows = Sql::call("ts_xml_nodes", [xml, path]).to_string();
         let columns = vec![Column::new("", Type::NVarChar(None))];
-        self.packed(String::new(), columns, Some(alias), &rows)
+        self.packed(String::new(), (columns, Vec::new()), Some(alias), &rows)
     }
 }

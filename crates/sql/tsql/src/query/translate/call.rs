@@ -24,7 +24,7 @@ use super::state::{Markup, Translator, TypedSql, direction, folded, not_here};
 use super::tables;
 use crate::convert::{PRECISION_MAX, convert};
 use crate::message::{self, Message};
-use crate::query::collation::Collation;
+use crate::query::collation::Label;
 use crate::query::moment::DatePart;
 use crate::query::number::{average, sum, wider};
 use crate::query::objects::constraint_id;
@@ -386,10 +386,24 @@ impl Translator<'_> {
             (TEXT, _) => text_of_texts(&typed),
             (kind, _) => kind,
         };
-        let cased = |t: &TypedSql| t.collate.is_some_and(|c| c != Collation::CaseInsensitive);
-        if matches!(*ours, "ts_charindex" | "ts_replace") && typed.iter().any(cased) {
+        let operation = ours.strip_prefix("ts_").unwrap_or(ours);
+        let label = Label::of_all(typed.iter().map(TypedSql::text_label), operation)?;
+        let compares = [
+            "ts_charindex",
+            "ts_replace",
+            "ts_patindex",
+            "ts_translate",
+            "ts_difference",
+        ];
+        let trims = ["ltrim", "rtrim", "trim"].contains(ours) && typed.len() > 1;
+        if (trims || compares.contains(ours)) && label.is_foreign() {
             return Err(not_here(&format!("COLLATE in {name}")));
         }
+        // What a function makes of texts has their collation.
+        let label = match kind.is_text() {
+            true => label,
+            false => Label::Default,
+        };
         let last = texts.bytes().last();
         let mut sql: Vec<_> = typed
             .into_iter()
@@ -421,7 +435,7 @@ impl Translator<'_> {
             ours => Sql::call(ours, sql),
         };
         let markup = (name == "JSON_QUERY").then_some(Markup::Json);
-        Ok(TypedSql::of(sql, kind).marked(markup))
+        Ok(TypedSql::of(sql, kind).marked(markup).labelled(label))
     }
 
     /// POWER: the type is the base's, at its greatest width.
@@ -483,22 +497,31 @@ impl Translator<'_> {
             let [value, between] = arguments.as_slice() else {
                 return Err(message::ARGUMENT_COUNT.with(&[&"string_agg", &2]));
             };
-            let (value, between) = (self.as_text(value)?, self.as_text(between)?);
+            let value = self.expression(value)?;
+            let label = value.text_label();
+            label.resolved("string_agg")?;
+            let (value, between) = (self.text_of(value), self.as_text(between)?);
             let mut orders = Vec::new();
             for order in &function.within_group {
-                orders.push(folded(&self.expression(&order.expr)?) + direction(order));
+                let typed = self.expression(&order.expr)?;
+                typed.text_label().resolved("string_agg")?;
+                orders.push(folded(&typed) + direction(order));
             }
             let order = match orders.is_empty() {
                 true => String::new(),
                 false => format!(" ORDER BY {}", orders.join(", ")),
             };
             let sql = format!("group_concat({value}, {between}{order})");
-            return Ok(TypedSql::of(sql, Type::NVarChar(None)));
+            return Ok(TypedSql::of(sql, Type::NVarChar(None)).labelled(label));
         }
         let [argument] = arguments.as_slice() else {
             return Err(message::ARGUMENT_COUNT.with(&[&name.to_lowercase(), &1]));
         };
         let argument = self.expression(argument)?;
+        let label = argument.text_label();
+        if matches!(name, "MIN" | "MAX") || !distinct.is_empty() {
+            label.resolved(&name.to_lowercase())?;
+        }
         let (sql, kind) = (folded(&argument), argument.kind());
         Ok(match name {
             "STDEV" | "STDEVP" | "VAR" | "VARP" => {
@@ -513,8 +536,8 @@ impl Translator<'_> {
                 TypedSql::of(sql, average(kind))
             }
             "AVG" => TypedSql::of(format!("avg({distinct}{sql})"), average(kind)),
-            "MIN" => TypedSql::of(format!("min({sql})"), kind),
-            _ => TypedSql::of(format!("max({sql})"), kind),
+            "MIN" => TypedSql::of(format!("min({sql})"), kind).labelled(label),
+            _ => TypedSql::of(format!("max({sql})"), kind).labelled(label),
         })
     }
 
@@ -596,7 +619,9 @@ impl Translator<'_> {
         let mut parts = Vec::new();
         let mut by = Vec::new();
         for expr in &window.partition_by {
-            by.push(folded(&self.expression(expr)?));
+            let typed = self.expression(expr)?;
+            typed.text_label().resolved("PARTITION BY")?;
+            by.push(folded(&typed));
         }
         if !by.is_empty() {
             parts.push(format!("PARTITION BY {}", by.join(", ")));
@@ -604,6 +629,7 @@ impl Translator<'_> {
         let mut orders = Vec::new();
         for order in &window.order_by {
             let typed = self.expression(&order.expr)?;
+            typed.text_label().as_column("ORDER BY", orders.len() + 1)?;
             orders.push(folded(&typed) + direction(order));
         }
         if !orders.is_empty() {
@@ -624,7 +650,7 @@ impl Translator<'_> {
             return Err(message::ARGUMENT_COUNT.with(&[&name.to_lowercase(), &most]));
         };
         let value = self.expression(value)?;
-        let kind = value.kind;
+        let (kind, label) = (value.kind, value.text_label());
         let mut all = vec![value.sql.to_string()];
         for (i, argument) in arguments.iter().enumerate().skip(1) {
             let argument = self.expression(argument)?;
@@ -634,7 +660,7 @@ impl Translator<'_> {
             });
         }
         let sql = format!("{}({})", name.to_lowercase(), all.join(", "));
-        Ok(TypedSql::new(sql, kind))
+        Ok(TypedSql::new(sql, kind).labelled(label))
     }
 
     fn of_dates(&mut self, name: &str, arguments: &[&Expr]) -> Result<Option<TypedSql>, Message> {
@@ -766,12 +792,17 @@ impl Translator<'_> {
             ("ISNULL", [value, otherwise]) => {
                 let (value, otherwise) = (self.expression(value)?, self.expression(otherwise)?);
                 let kind = value.kind.or(otherwise.kind);
+                // The first argument's collation counts, also against one that the second names.
+                let label = match value.kind {
+                    Some(_) => value.text_label(),
+                    None => otherwise.text_label(),
+                };
                 let otherwise = match kind.filter(|k| otherwise.kind != Some(*k)) {
                     Some(kind) => self.cast("ts_cast", otherwise, kind).sql,
                     None => otherwise.sql,
                 };
                 let sql = Sql::call("ifnull", [value.sql, otherwise]);
-                Ok(Some(TypedSql::new(sql, kind)))
+                Ok(Some(TypedSql::new(sql, kind).labelled(label)))
             }
             ("COALESCE", [_, _, ..]) => {
                 let mut all = Vec::new();
@@ -779,25 +810,33 @@ impl Translator<'_> {
                     all.push(self.expression(argument)?);
                 }
                 let kind = all.iter().filter_map(|t| t.kind).reduce(wider);
+                let label = Label::of_all(all.iter().map(TypedSql::text_label), "CASE")?;
                 let all = all.into_iter().map(|t| self.widened(t, kind));
                 let sql = Sql::call("coalesce", all.collect::<Vec<_>>());
-                Ok(Some(TypedSql::new(sql, kind)))
+                let label = label.of_text(kind.unwrap_or(Type::Int))?;
+                Ok(Some(TypedSql::new(sql, kind).labelled(label)))
             }
             ("NULLIF", [value, other]) => {
                 let (value, other) = (self.expression(value)?, self.expression(other)?);
-                let collation = value.collate.unwrap_or_default();
-                let collation = value.kind().is_text().then_some(collation);
+                let own = value.text_label();
+                let both = own.clone().with(other.text_label(), "equal to")?;
+                let collation = match value.kind().is_text() {
+                    true => Some(both.resolved("equal to")?),
+                    false => None,
+                };
                 let other = self.widened(other, value.kind).collated(collation);
                 let sql = Sql::call("nullif", [value.sql, other]);
-                Ok(Some(TypedSql::new(sql, value.kind)))
+                Ok(Some(TypedSql::new(sql, value.kind).labelled(own)))
             }
             ("IIF", [condition, yes, no]) => {
                 let condition = self.expression(condition)?.sql;
                 let (yes, no) = (self.expression(yes)?, self.expression(no)?);
                 let kind = [yes.kind, no.kind].into_iter().flatten().reduce(wider);
+                let label = yes.text_label().with(no.text_label(), "CASE")?;
                 let (yes, no) = (self.widened(yes, kind), self.widened(no, kind));
                 let sql = Sql::call("iif", [condition, yes, no]);
-                Ok(Some(TypedSql::new(sql, kind)))
+                let label = label.of_text(kind.unwrap_or(Type::Int))?;
+                Ok(Some(TypedSql::new(sql, kind).labelled(label)))
             }
             ("CHOOSE", [index, _, ..]) => {
                 let index = self.expression(index)?.sql;
@@ -806,13 +845,15 @@ impl Translator<'_> {
                     all.push(self.expression(argument)?);
                 }
                 let kind = all.iter().filter_map(|t| t.kind).reduce(wider);
+                let label = Label::of_all(all.iter().map(TypedSql::text_label), "CASE")?;
                 let mut branches = Vec::new();
                 for (value, number) in all.into_iter().zip(1..) {
                     let number = self.bind(Value::Int(number));
                     let is = index.clone().binary("=", number);
                     branches.push((is, self.widened(value, kind)));
                 }
-                Ok(Some(TypedSql::new(Sql::case(branches, None), kind)))
+                let made = TypedSql::new(Sql::case(branches, None), kind);
+                Ok(Some(made.labelled(label.of_text(kind.unwrap_or(Type::Int))?)))
             }
             ("FORMAT", [value, pattern, culture @ ..]) if culture.len() <= 1 => {
                 if let Some(culture) = culture.first() {
@@ -854,6 +895,10 @@ impl Translator<'_> {
                     all.push(self.expression(argument)?);
                 }
                 let kind = all.iter().filter_map(|t| t.kind).reduce(wider);
+                let label = Label::of_all(all.iter().map(TypedSql::text_label), "greatest")?;
+                if label.is_foreign() {
+                    return Err(not_here(&format!("COLLATE in {name}")));
+                }
                 let all: Vec<_> = all.into_iter().map(|t| self.widened(t, kind)).collect();
                 let ours = if name == "LEAST" {
                     "ts_least"

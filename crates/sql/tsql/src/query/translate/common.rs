@@ -82,6 +82,7 @@ impl Translator<'_> {
         self.passes = None;
         let selected = selected?;
         let table = selected.as_table();
+        let labels = selected.column_labels();
         let columns = renamed(selected.columns, &cte.alias.columns)?;
         let alias = self.new_alias();
         let names: Vec<_> = (0..columns.len()).map(column_alias).collect();
@@ -90,6 +91,7 @@ impl Translator<'_> {
             name: cte.alias.name.value.clone(),
             alias,
             columns,
+            labels,
         });
         Ok(part)
     }
@@ -107,6 +109,7 @@ impl Translator<'_> {
         let name = cte.alias.name.value.clone();
         let anchor = self.set(first)?;
         let count = anchor.columns.len();
+        let labels = anchor.column_labels();
         let mut columns = renamed(anchor.columns, &cte.alias.columns)?;
         columns.push(Column::new(LEVEL, Type::Int));
         let alias = self.new_alias();
@@ -115,6 +118,7 @@ impl Translator<'_> {
             name: name.clone(),
             alias: alias.clone(),
             columns,
+            labels,
         });
         let outer = self.recursion.replace(Recursion {
             name,

@@ -34,3 +34,15 @@ pub(super) fn comparison(op: &BinaryOperator) -> Option<&'static str> {
         _ => return None,
     })
 }
+
+/// The name of a comparison in messages.
+pub(super) fn operation(word: &str) -> &'static str {
+    match word {
+        "=" => "equal to",
+        "<>" => "not equal to",
+        ">" => "greater than",
+        "<" => "less than",
+        ">=" => "greater than or equal to",
+        _ => "less than or equal to",
+    }
+}

@@ -13,20 +13,20 @@
 
 use sqlparser::ast::{
     BinaryOperator, CaseWhen, CastKind, CharacterLength, DataType, Expr, GroupByExpr, Ident, Query,
-    SelectItem, SetExpr, TrimWhereField, UnaryOperator, Value as Literal,
+    SetExpr, TrimWhereField, UnaryOperator, Value as Literal,
 };
 
-use super::comparison::{Side, Sides, comparison};
+use super::comparison::{Side, Sides, comparison, operation};
 use super::grouped::{aggregate, is_one};
 use super::lookup::DBO;
 use super::state::{
-    Markup, SQL_LEN_MAX, SelectPurpose, Translator, TypedSql, column_alias, folded, not_here,
+    SQL_LEN_MAX, SelectPurpose, Translator, TypedSql, column_alias, folded, not_here,
     position,
 };
 use super::tables;
 use crate::convert::{MONEY_SCALE, PRECISION_MAX, type_of};
 use crate::message::{self, Message};
-use crate::query::collation::Collation;
+use crate::query::collation::{Collation, Label, NamedCollation};
 use crate::query::known::{global, literal, text_kind};
 use crate::query::number::{result, wider};
 use crate::query::sql::{Parameter, Sql};
@@ -39,36 +39,6 @@ fn condition(sql: impl Into<Sql>) -> TypedSql {
 
 fn not(negated: bool) -> &'static str {
     if negated { "NOT " } else { "" }
-}
-
-/// The collation that a query of one column names for it. Errors: 448, 468.
-fn collation_of(query: &Query) -> Result<Option<Collation>, Message> {
-    fn of_set(set: &SetExpr) -> Result<Option<Collation>, Message> {
-        match set {
-            SetExpr::Select(select) => match select.projection.as_slice() {
-                [SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }] => {
-                    of_item(expr)
-                }
-                _ => Ok(None),
-            },
-            SetExpr::Query(query) => collation_of(query),
-            SetExpr::SetOperation { left, right, .. } => match (of_set(left)?, of_set(right)?) {
-                (None, None) => Ok(None),
-                (left, right) => Collation::of_both(left, right, "UNION").map(Some),
-            },
-            _ => Ok(None),
-        }
-    }
-    fn of_item(expr: &Expr) -> Result<Option<Collation>, Message> {
-        match expr {
-            Expr::Nested(inner) => of_item(inner),
-            Expr::Collate { collation, .. } => {
-                Collation::named(&tables::parts(collation).join(".")).map(Some)
-            }
-            _ => Ok(None),
-        }
-    }
-    of_set(&query.body)
 }
 
 impl Translator<'_> {
@@ -117,12 +87,19 @@ impl Translator<'_> {
             Expr::UnaryOp { op, expr } => self.unary(*op, expr),
             Expr::BinaryOp { left, op, right } => self.binary(left, op, right),
             Expr::Subquery(query) => {
-                let (sql, kind, markup) = self.subquery(query)?;
+                let made = self.subquery(query)?;
                 let sql = match is_single(query) {
-                    true => format!("({sql})"),
-                    false => format!("(SELECT ts_single({}) FROM ({sql}))", column_alias(0)),
+                    true => format!("({})", made.sql),
+                    false => format!(
+                        "(SELECT ts_single({}) FROM ({}))",
+                        column_alias(0),
+                        made.sql
+                    ),
                 };
-                Ok(TypedSql::of(sql, kind).marked(markup))
+                Ok(TypedSql {
+                    sql: sql.into(),
+                    ..made
+                })
             }
             Expr::CompoundFieldAccess { root, access_chain } => {
                 self.field_access(root, access_chain)
@@ -148,9 +125,15 @@ impl Translator<'_> {
             } => self.convert(*is_try, expr, data_type, styles),
             Expr::Collate { expr, collation } => {
                 let name = tables::parts(collation).join(".");
-                let collate = Some(Collation::named(&name)?);
+                let label = Label::Explicit(NamedCollation::of(&name)?);
                 let inner = self.expression(expr)?;
-                Ok(TypedSql { collate, ..inner })
+                match (&inner.label, inner.kind) {
+                    (Label::Explicit(_), _) => Err(message::COLLATED_TWICE.plain()),
+                    (_, Some(kind)) if !kind.is_text() => {
+                        Err(message::COLLATE_TYPE.with(&[&kind]))
+                    }
+                    _ => Ok(inner.labelled(label)),
+                }
             }
             Expr::Function(function) => self.call(function),
             Expr::Substring {
@@ -207,9 +190,10 @@ impl Translator<'_> {
                 low,
                 high,
             } => {
-                let at_least = self.compare(expr, ">=", low)?;
-                let at_most = self.compare(expr, "<=", high)?;
-                let within = at_least.binary("AND", at_most);
+                let pairs = [(">=", &**low), ("<=", &**high)];
+                let all = self.compare_all(expr, &pairs)?;
+                let within = all.into_iter().reduce(|a, b| a.binary("AND", b));
+                let within = within.unwrap_or_else(Sql::null);
                 Ok(condition(within.negated_if(*negated)))
             }
             Expr::InList {
@@ -280,12 +264,16 @@ impl Translator<'_> {
             return Err(not_here("ALL or ANY of something else than a query"));
         };
         let left = self.expression(left)?;
-        let (sql, kind, _) = self.subquery(query)?;
-        let alias = self.new_alias();
-        let right = TypedSql::of(format!("{alias}.{}", column_alias(0)), kind);
-        let collate = Collation::of_both(left.collate, collation_of(query)?, "comparison")?;
+        let made = self.subquery(query)?;
+        let operation = operation(word);
+        let label = left.text_label().with(made.text_label(), operation)?;
+        let (sql, alias) = (made.sql, self.new_alias());
+        let right = TypedSql::new(format!("{alias}.{}", column_alias(0)), made.kind);
         let (left, right) = self.alike(left, right);
-        let collation = left.kind().is_text().then_some(collate);
+        let collation = match left.kind().is_text() {
+            true => Some(label.resolved(operation)?),
+            false => None,
+        };
         let holds = left.sql.binary(word, right.sql.collated(collation));
         let rows = format!("EXISTS (SELECT 1 FROM ({sql}) AS {alias} WHERE");
         // One row decides; without such a row an unknown comparison makes the whole unknown.
@@ -308,13 +296,13 @@ impl Translator<'_> {
         let (text, pattern) = (self.expression(expr)?, self.expression(pattern)?);
         // Blanks at the end of a text do not count where neither side has two bytes per character.
         let is_narrow = !text.kind().is_national() && !pattern.kind().is_national();
-        let (left, right) = (text.collate, pattern.collate);
+        let label = text.text_label().with(pattern.text_label(), "like")?;
         let (text, pattern) = (self.text_of(text), self.text_of(pattern));
         let escape = match escape {
             Some(escape) => self.as_text(escape)?,
             None => Sql::null(),
         };
-        let collation = Collation::of_both(left, right, "like")?;
+        let collation = label.resolved("like")?;
         let folds = i64::from(collation == Collation::CaseInsensitive);
         let how = self.bind(Value::Int(folds + 2 * i64::from(is_narrow)));
         let fits = Sql::call("ts_like", [text, pattern, escape, how]);
@@ -355,9 +343,13 @@ impl Translator<'_> {
             false => "ts_convert",
         };
         let style = self.expression(style)?.sql;
+        let label = match to.is_text() {
+            true => inner.text_label(),
+            false => Label::Default,
+        };
         let (from, name) = (self.bind_type(from), self.bind_type(to));
         let sql = Sql::call(function, [inner.sql, from, name, style]);
-        Ok(TypedSql::of(sql, to))
+        Ok(TypedSql::of(sql, to).labelled(label))
     }
 
     /// FLOOR and CEILING.
@@ -431,12 +423,7 @@ impl Translator<'_> {
                 if found.is_some() {
                     return Err(message::COLUMN_AMBIGUOUS.with(&[&column.value]));
                 }
-                let sql = table.column(i);
-                let collate = (table.by_code == Some(i)).then_some(Collation::Binary);
-                found = Some(TypedSql {
-                    collate,
-                    ..TypedSql::of(sql, table.columns[i].kind)
-                });
+                found = Some(table.typed(i));
             }
             if let Some(found) = found {
                 self.reach.add(at);
@@ -549,15 +536,63 @@ impl Translator<'_> {
             left,
             right,
             collation,
-        } = self.sides(left, right)?;
+        } = self.sides(left, word, right)?;
         Ok(left.sql.binary(word, right.sql.collated(collation)))
     }
 
+    /// Compares a value with several others. All of them are operands of one operator, so one COLLATE counts for all.
+    fn compare_all(
+        &mut self,
+        left: &Expr,
+        others: &[(&'static str, &Expr)],
+    ) -> Result<Vec<Sql>, Message> {
+        let mut label = Label::Default;
+        let mut pairs = Vec::with_capacity(others.len());
+        for (word, right) in others {
+            let (left, right, own) = self.pair(left, word, right)?;
+            let is_text = own.is_some();
+            label = label.with(own.unwrap_or_default(), operation(word))?;
+            pairs.push((left.sql, *word, right.sql, is_text));
+        }
+        let mut all = Vec::with_capacity(pairs.len());
+        for (left, word, right, is_text) in pairs {
+            let collation = match is_text {
+                true => Some(label.resolved(operation(word))?),
+                false => None,
+            };
+            all.push(left.binary(word, right.collated(collation)));
+        }
+        Ok(all)
+    }
+
     /// The two sides of a comparison in the wider of their types, and how they are compared.
-    pub(super) fn sides(&mut self, left: &Expr, right: &Expr) -> Result<Sides, Message> {
+    pub(super) fn sides(
+        &mut self,
+        left: &Expr,
+        word: &'static str,
+        right: &Expr,
+    ) -> Result<Sides, Message> {
+        let (left, right, label) = self.pair(left, word, right)?;
+        let collation = label.map(|label| label.resolved(operation(word)));
+        Ok(Sides {
+            left,
+            right,
+            collation: collation.transpose()?,
+        })
+    }
+
+    /// The same with the label of both, if they are compared as texts.
+    fn pair(
+        &mut self,
+        left: &Expr,
+        word: &'static str,
+        right: &Expr,
+    ) -> Result<(Side<Sql>, Side<Sql>, Option<Label>), Message> {
         let (left, left_reach) = self.watched(|t| t.expression(left))?;
         let (right, right_reach) = self.watched(|t| t.expression(right))?;
-        let collate = Collation::of_both(left.collate, right.collate, "comparison")?;
+        let label = left
+            .text_label()
+            .with(right.text_label(), operation(word))?;
         let (left, right) = self.alike(left, right);
         let kind = left.kind();
         // Moments with offsets are stored in UTC followed by the offset, which does not count.
@@ -569,11 +604,11 @@ impl Translator<'_> {
             sql: compared(side.sql),
             reach,
         };
-        Ok(Sides {
-            left: side(left, left_reach),
-            right: side(right, right_reach),
-            collation: kind.is_text().then_some(collate),
-        })
+        Ok((
+            side(left, left_reach),
+            side(right, right_reach),
+            kind.is_text().then_some(label),
+        ))
     }
 
     /// Converts the side of the narrower type, if SQLite would otherwise compare them differently.
@@ -597,8 +632,12 @@ impl Translator<'_> {
         let Some(kind) = from.kind else {
             return TypedSql::of(Sql::null(), to);
         };
+        let label = match to.is_text() {
+            true => from.text_label(),
+            false => Label::Default,
+        };
         let (kind, name) = (self.bind_type(kind), self.bind_type(to));
-        TypedSql::of(Sql::call(function, [from.sql, kind, name]), to)
+        TypedSql::of(Sql::call(function, [from.sql, kind, name]), to).labelled(label)
     }
 
     /// The expression as a text.
@@ -619,23 +658,23 @@ impl Translator<'_> {
     }
 
     fn in_list(&mut self, expr: &Expr, list: &[Expr], negated: bool) -> Result<TypedSql, Message> {
-        let equal = list.iter().map(|item| self.compare(expr, "=", item));
-        let any = Sql::any(equal.collect::<Result<Vec<_>, _>>()?);
+        let pairs: Vec<_> = list.iter().map(|item| ("=", item)).collect();
+        let any = Sql::any(self.compare_all(expr, &pairs)?);
         Ok(condition(any.nested().negated_if(negated)))
     }
 
     /// `x IN (SELECT …)`: both sides have the wider of their types, as in every other comparison.
     fn in_query(&mut self, expr: &Expr, query: &Query, negated: bool) -> Result<TypedSql, Message> {
         let left = self.expression(expr)?;
-        let (sql, kind, _) = self.subquery(query)?;
-        let alias = self.new_alias();
-        let right = TypedSql::of(format!("{alias}.{}", column_alias(0)), kind);
-        let collate = Collation::of_both(left.collate, collation_of(query)?, "comparison")?;
+        let made = self.subquery(query)?;
+        let label = left.text_label().with(made.text_label(), operation("="))?;
+        let (sql, alias) = (made.sql, self.new_alias());
+        let right = TypedSql::new(format!("{alias}.{}", column_alias(0)), made.kind);
         let (left, right) = self.alike(left, right);
-        let left = TypedSql {
-            collate: Some(collate),
-            ..left
-        };
+        if left.kind().is_text() {
+            label.resolved(operation("="))?;
+        }
+        let left = left.labelled(label);
         let not = not(negated);
         if let Type::DateTimeOffset(_) = left.kind() {
             // As in `sides`: the offset does not count.
@@ -652,11 +691,15 @@ impl Translator<'_> {
     }
 
     /// A query with one column.
-    fn subquery(&mut self, query: &Query) -> Result<(String, Type, Option<Markup>), Message> {
+    fn subquery(&mut self, query: &Query) -> Result<TypedSql, Message> {
         let selected = self.query(query)?;
         let markup = selected.marks.first().copied().flatten();
+        let label = selected.label(0);
         match selected.columns.as_slice() {
-            [column] => Ok((selected.sql, column.kind, markup)),
+            [column] => {
+                let made = TypedSql::of(selected.sql, column.kind);
+                Ok(made.marked(markup).labelled(label))
+            }
             _ => Err(message::SUBQUERY_COLUMNS.plain()),
         }
     }
@@ -676,13 +719,16 @@ impl Translator<'_> {
             branches.push((condition, self.expression(&when.result)?));
         }
         let otherwise = otherwise.map(|e| self.expression(e)).transpose()?;
+        let labels = branches.iter().map(|(_, t)| t).chain(&otherwise);
+        let label = Label::of_all(labels.map(TypedSql::text_label), "CASE")?;
         let kinds = branches.iter().map(|(_, t)| t).chain(&otherwise);
         let kind = kinds.filter_map(|t| t.kind).reduce(wider);
         let branches = branches.into_iter();
         let branches = branches.map(|(condition, value)| (condition, self.widened(value, kind)));
         let branches = branches.collect();
         let otherwise = otherwise.map(|value| self.widened(value, kind));
-        Ok(TypedSql::new(Sql::case(branches, otherwise), kind))
+        let label = label.of_text(kind.unwrap_or(Type::Int))?;
+        Ok(TypedSql::new(Sql::case(branches, otherwise), kind).labelled(label))
     }
 
     pub(super) fn widened(&mut self, value: TypedSql, kind: Option<Type>) -> Sql {
@@ -737,8 +783,10 @@ impl Translator<'_> {
             _ => return Err(not_here(&op.to_string())),
         };
         if symbol == '+' && a.is_text() && b.is_text() {
-            let joined = left.sql.binary("||", right.sql);
-            return Ok(TypedSql::of(joined, joined_kind(a, b)));
+            let label = left.text_label().with(right.text_label(), "add")?;
+            let kind = joined_kind(a, b);
+            let joined = TypedSql::of(left.sql.binary("||", right.sql), kind);
+            return Ok(joined.labelled(label.of_text(kind)?));
         }
         let is_day = |kind: Type| matches!(kind, Type::DateTime | Type::SmallDateTime);
         let is_day_or_text = |kind: Type| is_day(kind) || kind.is_text();

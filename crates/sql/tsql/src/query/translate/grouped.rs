@@ -186,7 +186,7 @@ impl Translator<'_> {
                     left,
                     right,
                     collation,
-                } = self.descend(|t| t.sides(left, right))?;
+                } = self.descend(|t| t.sides(left, comparison(op).unwrap_or_default(), right))?;
                 Condition::Comparison {
                     left: left.written(),
                     word: comparison(op).unwrap_or_default(),

@@ -120,6 +120,7 @@ impl Translator<'_> {
         if self.view_bytes > VIEW_BYTES_MAX {
             return Err(message::NO_PLAN.plain());
         }
+        let labels = selected.column_labels();
         let mut all = selected.columns;
         for (column, name) in all.iter_mut().zip(columns) {
             column.name = name.clone();
@@ -131,7 +132,7 @@ impl Translator<'_> {
             columns: all,
             view: None,
             is_packed: false,
-            by_code: None,
+            labels,
         })?;
         Ok(Some(format!("({table}) AS {own_alias}")))
     }
@@ -291,7 +292,7 @@ impl Translator<'_> {
         let routine = routine_of(&found)?;
         let columns = self.columns_of(&found, &routine)?;
         let rows = self.called(found, routine, &plain)?;
-        self.packed(called, columns, alias, &rows)
+        self.packed(called, (columns, Vec::new()), alias, &rows)
     }
 
     /// The columns of a function of rows.

@@ -18,10 +18,11 @@ use sqlparser::ast::{
 };
 
 use super::state::{
-    NamedTable, SelectedColumns, Translator, TypedSql, column_alias, folded, is_hidden, not_here,
+    NamedTable, SelectedColumns, Translator, column_alias, folded, is_hidden, not_here,
     position, renamed,
 };
 use crate::message::{self, Message};
+use crate::query::collation::Label;
 use crate::query::number::wider;
 use crate::value::{Column, Type, Value};
 
@@ -118,16 +119,17 @@ impl Translator<'_> {
             let unknown = || message::COLUMN_UNKNOWN.with(&[&name]);
             taken.push(position(&table.columns, name).ok_or_else(unknown)?);
         }
-        let mut columns = Vec::new();
+        let (mut columns, mut labels) = (Vec::new(), Vec::new());
         let mut list = Vec::new();
         let mut groups = Vec::new();
         for (i, column) in table.columns.iter().enumerate() {
             if taken.contains(&i) || is_hidden(column) {
                 continue;
             }
-            let typed = TypedSql::of(table.column(i), column.kind);
+            let typed = table.typed(i);
             list.push(format!("{} AS {}", typed.sql, column_alias(columns.len())));
             groups.push(folded(&typed));
+            labels.push(typed.label);
             columns.push(column.clone());
         }
         let own = |i: usize| Expr::Identifier(Ident::new(table.columns[taken[i]].name.as_str()));
@@ -168,7 +170,7 @@ impl Translator<'_> {
             columns: renamed(columns, &alias.columns)?,
             view: None,
             is_packed: false,
-            by_code: None,
+            labels,
         })?;
         Ok(format!(
             "(SELECT {list} FROM {from}{by} HAVING count(*) > 0) AS {own_alias}"
@@ -196,7 +198,7 @@ impl Translator<'_> {
         let kinds = places.iter().map(|i| table.columns[*i].kind);
         let kind = kinds.reduce(wider).unwrap_or(Type::Int);
         let turn = self.new_alias();
-        let (mut columns, mut list) = (Vec::new(), Vec::new());
+        let (mut columns, mut labels, mut list) = (Vec::new(), Vec::new(), Vec::new());
         for (i, column) in table.columns.iter().enumerate() {
             if places.contains(&i) || is_hidden(column) {
                 continue;
@@ -206,12 +208,15 @@ impl Translator<'_> {
                 table.column(i),
                 column_alias(columns.len())
             ));
+            labels.push(table.typed(i).label);
             columns.push(column.clone());
         }
         let (mut values, mut names, mut turns) = (String::new(), String::new(), Vec::new());
+        let mut label = Label::Default;
         for (n, place) in places.iter().enumerate() {
             let column = &table.columns[*place];
-            let typed = TypedSql::of(table.column(*place), column.kind);
+            let typed = table.typed(*place);
+            label = label.with(typed.text_label(), "UNPIVOT")?;
             let typed = self.widened(typed, Some(kind));
             let shown = self.bind(Value::text(column.name.as_str()));
             values += &format!(" WHEN {n} THEN {typed}");
@@ -225,6 +230,7 @@ impl Translator<'_> {
             column_alias(at + 1)
         ));
         columns.push(Column::new(value, kind));
+        labels.push(label);
         columns.push(Column::new(name.value.clone(), Type::nvarchar(128)));
         let own_alias = self.new_alias();
         self.add(NamedTable {
@@ -233,7 +239,7 @@ impl Translator<'_> {
             columns: renamed(columns, &alias.columns)?,
             view: None,
             is_packed: false,
-            by_code: None,
+            labels,
         })?;
         Ok(format!(
             "(SELECT * FROM (SELECT {} FROM {from} CROSS JOIN ({}) AS {turn}) WHERE {} IS NOT NULL) AS {own_alias}",
@@ -257,10 +263,11 @@ impl Translator<'_> {
         if rows.iter().any(|row| row.len() != count) {
             return Err(message::VALUES_UNEVEN.plain());
         }
-        let mut kinds = Vec::new();
+        let (mut kinds, mut labels) = (Vec::new(), Vec::new());
         for i in 0..count {
             let all = rows.iter().filter_map(|row| row[i].kind);
             kinds.push(all.reduce(wider));
+            labels.push(Label::of_all(rows.iter().map(|row| row[i].text_label()), "UNION ALL")?);
         }
         let mut written = Vec::new();
         for row in rows {
@@ -275,13 +282,14 @@ impl Translator<'_> {
             .collect();
         let columns = kinds.into_iter();
         let columns = columns.map(|kind| Column::new("", kind.unwrap_or(Type::Int)));
-        Ok(SelectedColumns::new(
-            format!(
-                "SELECT {} FROM (VALUES {})",
-                list.join(", "),
-                written.join(", ")
-            ),
-            columns.collect(),
-        ))
+        let sql = format!(
+            "SELECT {} FROM (VALUES {})",
+            list.join(", "),
+            written.join(", ")
+        );
+        Ok(SelectedColumns {
+            labels,
+            ..SelectedColumns::new(sql, columns.collect())
+        })
     }
 }

@@ -18,6 +18,7 @@ use super::state::{
 };
 use super::{orders, select_list, tables, top};
 use crate::message::{self, Message};
+use crate::query::collation::Label;
 use crate::query::number::wider;
 use crate::query::parse::{EMPTY_SET, GROUPING_SETS};
 use crate::value::{Column, Type, Value};
@@ -178,7 +179,7 @@ fn words(
     select: &Select,
     orders: &[&OrderByExpr],
     hidden: &[bool],
-    columns: &[Column],
+    (columns, labels): (&[Column], &[Label]),
 ) -> Result<Vec<String>, Message> {
     let added = hidden.iter().filter(|hidden| **hidden).count();
     let count = columns.len().saturating_sub(added);
@@ -197,6 +198,8 @@ fn words(
         let place = place.filter(|place| *place < columns.len());
         let place = place.ok_or_else(|| message::COLUMN_UNKNOWN.with(&[&order.expr]))?;
         let typed = TypedSql::of(column_alias(place), columns[place].kind);
+        let typed = typed.labelled(labels.get(place).cloned().unwrap_or_default());
+        typed.text_label().as_column("ORDER BY", words.len() + 1)?;
         words.push(folded(&typed) + direction(order));
     }
     Ok(words)
@@ -259,6 +262,7 @@ impl Translator<'_> {
             parts.push(format!("SELECT * FROM ({})", selected.sql));
             made = Some(match made {
                 None => selected,
+                // A column has one label in all sets.
                 Some(first) => SelectedColumns {
                     columns: first
                         .columns
@@ -275,10 +279,10 @@ impl Translator<'_> {
         };
         let added = hidden.iter().filter(|hidden| **hidden).count();
         let count = made.columns.len().saturating_sub(added);
-        let words = words(select, &orders, &hidden, &made.columns)?;
+        let words = words(select, &orders, &hidden, (&made.columns, &made.labels))?;
         made.columns.truncate(count);
         let items = made.columns.iter().enumerate().map(|(i, column)| {
-            let typed = TypedSql::of(column_alias(i), column.kind);
+            let typed = TypedSql::of(column_alias(i), column.kind).labelled(made.label(i));
             (column.name.clone(), typed)
         });
         let list = select_list(&items.collect::<Vec<_>>(), is_distinct);
@@ -321,7 +325,11 @@ impl Translator<'_> {
         let variables = self.variables.clone();
         let seen = std::mem::take(&mut self.seen);
         let typed = self.all_held(|t| t.unheld(expr));
-        let text = typed.map(|typed| self.with_values(&typed.sql.to_string()));
+        // A text under another collation makes other groups.
+        let text = typed.map(|typed| {
+            let sql = self.with_values(&typed.sql.to_string());
+            sql + typed.collation()
+        });
         self.seen = seen;
         self.variables = variables;
         self.tables.truncate(tables);

@@ -13,7 +13,7 @@ use sqlparser::ast::{Expr, NamedWindowDefinition, OrderByExpr};
 
 use super::reach::Reach;
 use crate::message::{self, Message};
-use crate::query::collation::Collation;
+use crate::query::collation::Label;
 use crate::query::context::QueryContext;
 use crate::query::plan::{UsedFunction, UsedTable};
 use crate::query::schema::View;
@@ -30,8 +30,8 @@ pub(super) type Item = (String, TypedSql);
 pub(super) struct TypedSql {
     pub(super) sql: Sql,
     pub(super) kind: Option<Type>,
-    /// The collation of its comparisons, if the query names one.
-    pub(super) collate: Option<Collation>,
+    /// The collation of its comparisons, and how firmly it has it.
+    pub(super) label: Label,
     /// It may have more digits than its type, or another scale.
     pub(super) is_computed: bool,
     /// It is XML or JSON, which goes into other XML or JSON as it is.
@@ -54,7 +54,7 @@ impl TypedSql {
         TypedSql {
             sql: sql.into(),
             kind,
-            collate: None,
+            label: Label::Default,
             is_computed: false,
             markup: None,
         }
@@ -64,11 +64,23 @@ impl TypedSql {
         TypedSql { markup, ..self }
     }
 
+    pub(super) fn labelled(self, label: Label) -> TypedSql {
+        TypedSql { label, ..self }
+    }
+
+    /// Its label where it meets another text: other types have no collation.
+    pub(super) fn text_label(&self) -> Label {
+        match self.kind().is_text() {
+            true => self.label.clone(),
+            false => Label::Default,
+        }
+    }
+
     /// The collation clause for SQLite when it is compared.
     pub(super) fn collation(&self) -> &'static str {
-        match (self.kind().is_text(), self.collate.unwrap_or_default()) {
-            (false, _) => "",
-            (true, collation) => collation.clause(),
+        match self.kind().is_text() {
+            false => "",
+            true => self.label.way().clause(),
         }
     }
 
@@ -90,8 +102,8 @@ pub(super) struct NamedTable {
     pub(super) view: Option<&'static View>,
     /// Its rows are arrays of packed values: one value of SQLite's each (`apply.rs`).
     pub(super) is_packed: bool,
-    /// The column whose texts are compared by their code points: the key of OPENJSON.
-    pub(super) by_code: Option<usize>,
+    /// How the texts of its columns are compared; those behind the last one have the server's collation.
+    pub(super) labels: Vec<Label>,
 }
 
 impl NamedTable {
@@ -102,6 +114,16 @@ impl NamedTable {
             false => format!("{}{}", self.prefix, column_alias(i)),
         }
     }
+
+    /// A column as an expression.
+    pub(super) fn typed(&self, i: usize) -> TypedSql {
+        let kind = self.columns[i].kind;
+        let label = match kind.is_text() {
+            true => self.labels.get(i).cloned().unwrap_or(Label::COLUMN),
+            false => Label::Default,
+        };
+        TypedSql::of(self.column(i), kind).labelled(label)
+    }
 }
 
 /// A WITH clause's query.
@@ -110,6 +132,7 @@ pub(super) struct Common {
     pub(super) name: String,
     pub(super) alias: String,
     pub(super) columns: Vec<Column>,
+    pub(super) labels: Vec<Label>,
 }
 
 pub(super) struct Translator<'a> {
@@ -225,6 +248,8 @@ pub(super) struct SelectedColumns {
     pub(super) with: Vec<String>,
     /// The columns that are XML or JSON; it may be shorter than the columns.
     pub(super) marks: Vec<Option<Markup>>,
+    /// How the texts of the columns are compared; it may be shorter than the columns.
+    pub(super) labels: Vec<Label>,
 }
 
 /// The purpose of a SELECT.
@@ -255,7 +280,18 @@ impl SelectedColumns {
             steps: Vec::new(),
             with: Vec::new(),
             marks: Vec::new(),
+            labels: Vec::new(),
         }
+    }
+
+    pub(super) fn label(&self, i: usize) -> Label {
+        self.labels.get(i).cloned().unwrap_or_default()
+    }
+
+    /// The labels of its columns in a query around it.
+    pub(super) fn column_labels(&self) -> Vec<Label> {
+        let all = 0..self.columns.len();
+        all.map(|i| self.label(i).of_column()).collect()
     }
 }
 

@@ -61,7 +61,7 @@ impl Translator<'_> {
         }
         let lower = last.to_ascii_lowercase();
         if let Some((columns, rows)) = self.rows_of_columns(&lower, arguments)? {
-            return self.packed(last, columns, alias, &rows);
+            return self.packed(last, (columns, Vec::new()), alias, &rows);
         }
         let of_system = parts
             .len()
@@ -206,7 +206,7 @@ impl Translator<'_> {
             columns,
             view: None,
             is_packed: false,
-            by_code: None,
+            labels: Vec::new(),
         })?;
         Ok(format!(
             "(SELECT * FROM {table} WHERE c{at} = {handle}) AS {own_alias}"

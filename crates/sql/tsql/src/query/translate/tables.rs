@@ -226,6 +226,7 @@ impl Translator<'_> {
                 self.scopes.extend(own);
                 let selected = selected?;
                 let table = selected.as_table();
+                let labels = selected.column_labels();
                 let columns = renamed(selected.columns, &alias.columns)?;
                 let own_alias = self.new_alias();
                 let sql = format!("({table}) AS {own_alias}");
@@ -235,7 +236,7 @@ impl Translator<'_> {
                     columns,
                     view: None,
                     is_packed: false,
-                    by_code: None,
+                    labels,
                 })?;
                 Ok(sql)
             }
@@ -274,7 +275,7 @@ impl Translator<'_> {
                 columns: common.columns,
                 view: None,
                 is_packed: false,
-                by_code: None,
+                labels: common.labels,
             })?;
             return Ok(sql);
         }
@@ -304,7 +305,7 @@ impl Translator<'_> {
             columns: view.columns(),
             view: Some(view),
             is_packed: false,
-            by_code: None,
+            labels: Vec::new(),
         })?;
         Ok(sql)
     }
@@ -383,7 +384,7 @@ impl Translator<'_> {
             columns,
             view: None,
             is_packed: false,
-            by_code: None,
+            labels: Vec::new(),
         })?;
         Ok(sql)
     }

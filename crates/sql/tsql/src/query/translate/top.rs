@@ -69,6 +69,7 @@ impl Translator<'_> {
                 "TOP with PERCENT or TIES in a SELECT that sets variables",
             ));
         }
+        let labels = inner.labels;
         let mut columns = inner.columns;
         let count = columns.len().saturating_sub(added);
         let mut words = Vec::new();
@@ -85,6 +86,7 @@ impl Translator<'_> {
             };
             let place = place.ok_or_else(|| message::COLUMN_UNKNOWN.with(&[&order.expr]))?;
             let typed = TypedSql::of(column_alias(place), columns[place].kind);
+            let typed = typed.labelled(labels.get(place).cloned().unwrap_or_default());
             words.push(folded(&typed) + direction(order));
         }
         let order = match words.is_empty() {
@@ -129,6 +131,7 @@ impl Translator<'_> {
         );
         Ok(SelectedColumns {
             marks: inner.marks,
+            labels,
             ..SelectedColumns::new(sql, columns)
         })
     }
