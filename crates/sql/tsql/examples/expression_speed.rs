@@ -73,6 +73,7 @@ fn main() -> std::io::Result<()> {
         kept_buckets: Vec::new(),
         reserved: Vec::new(),
         prober: Arc::new(|_| Probe::look()),
+        logins: Arc::new(Vec::new),
     };
     let login = Login {
         user: "ada".into(),

@@ -52,7 +52,8 @@ pub use memory::{Claim, Memory};
 pub use message::Message;
 pub use query::{View, views};
 pub use server::{
-    ClientLink, Database, Databases, Defaults, Prober, RunningRequest, Server, Setup, Unusable,
+    ClientLink, Database, Databases, Defaults, Logins, Prober, RunningRequest, Server, Setup,
+    Unusable,
 };
 pub use session::Session;
 pub use sink::{Command, DoneEvent, ReceiverGone, Recorder, Sink, SinkEvent};

@@ -136,7 +136,25 @@ fn rights_users_and_options_are_those_of_the_session() {
         ("SELECT IS_MEMBER('DB_OWNER')", "1"),
         ("SELECT IS_MEMBER('db_denydatawriter')", "0"),
         ("SELECT IS_MEMBER('nonsense')", "NULL"),
-        ("SELECT IS_ROLEMEMBER('db_owner', 'ada')", "1"),
+        // A login that is known, one that is not, and the owner of the databases.
+        ("SELECT IS_SRVROLEMEMBER('sysadmin', 'GRACE')", "1"),
+        ("SELECT IS_SRVROLEMEMBER('sysadmin', 'ada')", "1"),
+        ("SELECT IS_SRVROLEMEMBER('sysadmin', 'sa')", "1"),
+        ("SELECT IS_SRVROLEMEMBER('sysadmin', 'nobody')", "NULL"),
+        ("SELECT IS_SRVROLEMEMBER('nonsense', 'ada')", "NULL"),
+        ("SELECT IS_SRVROLEMEMBER('sysadmin', NULL)", "NULL"),
+        (
+            "SELECT COUNT(IS_SRVROLEMEMBER('sysadmin', n)) FROM (VALUES ('ada'), ('nobody')) v (n)",
+            "1",
+        ),
+        // A login is no user of a database: each is dbo there.
+        ("SELECT IS_ROLEMEMBER('db_owner', 'dbo')", "1"),
+        ("SELECT IS_ROLEMEMBER('db_denydatareader', 'DBO')", "0"),
+        ("SELECT IS_ROLEMEMBER('db_owner', 'ada')", "NULL"),
+        ("SELECT IS_ROLEMEMBER('db_owner', 'guest')", "0"),
+        ("SELECT IS_ROLEMEMBER('public', 'guest')", "1"),
+        ("SELECT IS_ROLEMEMBER('db_owner', 'db_datareader')", "0"),
+        ("SELECT IS_ROLEMEMBER('nonsense', 'dbo')", "NULL"),
         ("SELECT IS_ROLEMEMBER('nonsense')", "NULL"),
         (
             "SELECT HAS_PERMS_BY_NAME('shop', 'DATABASE', 'BACKUP DATABASE', NULL, NULL)",

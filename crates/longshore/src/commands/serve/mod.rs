@@ -180,7 +180,7 @@ fn statements(
     context: &Context,
 ) -> Result<Exit, Failure> {
     let settings = Settings::of(options, context)?;
-    let logins = Logins::new(settings.logins.clone());
+    let logins = Arc::new(Logins::new(settings.logins.clone()));
     if let Some(name) = &options.add_login {
         let password = logins::ask_password()?;
         logins.add(&*context.storage, &*context.clock, name, &password)?;
@@ -203,6 +203,7 @@ fn statements(
     setup.reserved.extend(settings.own_files(context));
     let memory = Memory::new(settings.memory_bytes);
     setup.memory = memory.clone();
+    setup.logins = names_of(&logins, context);
     allow_descriptors(settings.sessions);
     let stop = setup.context.cancel.clone();
     let listener = listen(settings.listen, "--listen")?;
@@ -220,7 +221,7 @@ fn statements(
         tls: tls.config,
         certificate_ends_us: tls.ends_us,
         settings,
-        logins: Arc::new(logins),
+        logins,
         strikes: Arc::default(),
         guests: Arc::default(),
     });
@@ -249,6 +250,15 @@ fn statements(
     });
     end(&door);
     Ok(Exit::Interrupted)
+}
+
+/// The logins, as statements may ask for them: none while their file cannot be read, which a login tells.
+fn names_of(logins: &Arc<Logins>, context: &Context) -> Arc<longshore_tsql::Logins> {
+    let (logins, storage) = (logins.clone(), context.storage.clone());
+    Arc::new(move || {
+        let names = logins.names(&*storage).ok().flatten();
+        names.into_iter().flatten().collect()
+    })
 }
 
 /// The page of a process that serves statements, too: it shows what these do.

@@ -132,6 +132,7 @@ pub fn setup(
         kept_buckets: targets_buckets(context),
         reserved: Vec::new(),
         prober: Arc::new(prober),
+        logins: Arc::new(Vec::new),
     })
 }
 

@@ -70,6 +70,7 @@ fn session(dir: &tempfile::TempDir) -> Session {
         kept_buckets: Vec::new(),
         reserved: Vec::new(),
         prober: Arc::new(|_| Probe::look()),
+        logins: Arc::new(Vec::new),
     };
     Session::new(Server::start(setup), Login::default())
 }

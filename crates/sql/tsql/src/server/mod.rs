@@ -59,6 +59,9 @@ pub struct Defaults {
 /// Tests accelerators; the configured mode decides how thoroughly.
 pub type Prober = dyn Fn(AcceleratorSettings) -> Vec<Probe> + Send + Sync;
 
+/// The names of all who may log in, as they are now.
+pub type Logins = dyn Fn() -> Vec<String> + Send + Sync;
+
 /// The parts of a server.
 #[derive(Clone)]
 pub struct Setup {
@@ -83,6 +86,8 @@ pub struct Setup {
     /// Files and directories that no statement may overwrite, in addition to the catalog and the databases' own.
     pub reserved: Vec<PathBuf>,
     pub prober: Arc<Prober>,
+    /// Whom IS_SRVROLEMEMBER knows, besides the session's own login; none where there are no logins.
+    pub logins: Arc<Logins>,
     /// The memory bound for all sessions together.
     pub memory: Memory,
 }

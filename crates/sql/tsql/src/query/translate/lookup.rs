@@ -103,60 +103,55 @@ fn older_property(context: &QueryContext, name: &str, property: &str) -> Value {
     }
 }
 
-/// The properties that scripts read; NULL for others, as SQL Server answers.
-pub(super) fn server_property(server: &Server, property: &str) -> (Type, Value) {
-    let text = |text: &str| (NAME, Value::text(text));
-    match property.to_ascii_uppercase().as_str() {
-        "SERVERNAME" | "MACHINENAME" | "COMPUTERNAMEPHYSICALNETBIOS" => text(&server.setup.name),
-        "PRODUCTVERSION" => text(PRODUCT_VERSION),
-        "PRODUCTMAJORVERSION" => text("16"),
-        "PRODUCTMINORVERSION" => text("0"),
-        "PRODUCTBUILD" => text("4236"),
-        "INSTANCENAME" => (NAME, Value::Null),
-        "INSTANCEDEFAULTDATAPATH" | "INSTANCEDEFAULTLOGPATH" => (NAME, Value::Null),
-        "EDITIONID" => (Type::BigInt, Value::Int(1_804_890_536)),
-        "ISFULLTEXTINSTALLED"
-        | "ISINTEGRATEDSECURITYONLY"
-        | "ISLOCALDB"
-        | "ISPOLYBASEINSTALLED"
-        | "ISXTPSUPPORTED" => (Type::Int, Value::Int(0)),
-        "PRODUCTLEVEL" => text("RTM"),
-        "EDITION" => text("Longshore"),
-        // Enterprise's number: the edition excludes nothing of the backup language.
-        "ENGINEEDITION" => (Type::Int, Value::Int(3)),
-        "ISCLUSTERED" | "ISHADRENABLED" | "ISSINGLEUSER" => (Type::Int, Value::Int(0)),
-        "COLLATION" => text(collation::SERVER),
-        "INSTANCEDEFAULTBACKUPPATH" => text(&server.setup.backup_directory.display().to_string()),
-        "LONGSHOREVERSION" => text(&version()),
-        _ => (NAME, Value::Null),
-    }
+/// A property of the server, with its type.
+type Property = fn(&Server) -> (Type, Value);
+
+fn named(text: &str) -> (Type, Value) {
+    (NAME, Value::text(text))
 }
 
-/// The properties of the server that one may ask for by a column.
-const SERVER_PROPERTIES: &[&str] = &[
-    "Collation",
-    "ComputerNamePhysicalNetBIOS",
-    "Edition",
-    "EditionID",
-    "EngineEdition",
-    "InstanceDefaultBackupPath",
-    "IsClustered",
-    "IsFullTextInstalled",
-    "IsHadrEnabled",
-    "IsIntegratedSecurityOnly",
-    "IsLocalDB",
-    "IsPolyBaseInstalled",
-    "IsSingleUser",
-    "IsXTPSupported",
-    "LongshoreVersion",
-    "MachineName",
-    "ProductBuild",
-    "ProductLevel",
-    "ProductMajorVersion",
-    "ProductMinorVersion",
-    "ProductVersion",
-    "ServerName",
+const ZERO: Property = |_| (Type::Int, Value::Int(0));
+const HOST: Property = |server| named(&server.setup.name);
+const NOTHING: Property = |_| (NAME, Value::Null);
+
+/// The properties of the server that scripts read.
+const SERVER_PROPERTIES: &[(&str, Property)] = &[
+    ("Collation", |_| named(collation::SERVER)),
+    ("ComputerNamePhysicalNetBIOS", HOST),
+    ("Edition", |_| named("Longshore")),
+    ("EditionID", |_| (Type::BigInt, Value::Int(1_804_890_536))),
+    // Enterprise's number: the edition excludes nothing of the backup language.
+    ("EngineEdition", |_| (Type::Int, Value::Int(3))),
+    ("InstanceDefaultBackupPath", |server| {
+        named(&server.setup.backup_directory.display().to_string())
+    }),
+    ("InstanceDefaultDataPath", NOTHING),
+    ("InstanceDefaultLogPath", NOTHING),
+    ("InstanceName", NOTHING),
+    ("IsClustered", ZERO),
+    ("IsFullTextInstalled", ZERO),
+    ("IsHadrEnabled", ZERO),
+    ("IsIntegratedSecurityOnly", ZERO),
+    ("IsLocalDB", ZERO),
+    ("IsPolyBaseInstalled", ZERO),
+    ("IsSingleUser", ZERO),
+    ("IsXTPSupported", ZERO),
+    ("LongshoreVersion", |_| named(&version())),
+    ("MachineName", HOST),
+    ("ProductBuild", |_| named("4236")),
+    ("ProductLevel", |_| named("RTM")),
+    ("ProductMajorVersion", |_| named("16")),
+    ("ProductMinorVersion", |_| named("0")),
+    ("ProductVersion", |_| named(PRODUCT_VERSION)),
+    ("ServerName", HOST),
 ];
+
+/// NULL for other properties, as SQL Server answers.
+pub(super) fn server_property(server: &Server, property: &str) -> (Type, Value) {
+    let mut all = SERVER_PROPERTIES.iter();
+    let found = all.find(|(name, _)| name.eq_ignore_ascii_case(property));
+    found.map_or((NAME, Value::Null), |(_, of)| of(server))
+}
 
 /// SQL Server's fixed roles of a server. Each login has them: there are no others to have less.
 const SERVER_ROLES: &[&str] = &[
@@ -184,6 +179,12 @@ const DATABASE_ROLES: &[(&str, bool)] = &[
     ("db_securityadmin", true),
     ("public", true),
 ];
+
+/// The login that owns the databases.
+const OWNER: &str = "sa";
+
+/// SQL Server's users of each database, but for `dbo`.
+const USERS: &[&str] = &["guest", "INFORMATION_SCHEMA", "sys"];
 
 /// Properties of an object that scripts ask for; NULL for others.
 fn object_property(o: &StoredObject, property: &str) -> Value {
@@ -290,6 +291,53 @@ impl Translator<'_> {
         let table = self.use_table(2, UsedRows::Made(rows));
         let sql = format!("(SELECT c1 FROM {table} WHERE c0 = {}{text})", key.sql);
         Ok(TypedSql::of(sql, kind))
+    }
+
+    /// Whether a login has a role of the server: every login that is known has each. NULL for others.
+    fn of_server_role(&mut self, role: &Expr, member: &Expr) -> Result<TypedSql, Message> {
+        let server = self.context.server;
+        let mut logins = (server.setup.logins)();
+        logins.extend([OWNER.to_owned(), self.context.login.user.clone()]);
+        let roles = SERVER_ROLES.iter().flat_map(|role| {
+            let row = |login: &String| vec![Value::text(*role), Value::text(login.as_str()), Value::Int(1)];
+            logins.iter().map(row).collect::<Vec<_>>()
+        });
+        self.membership(role, member, roles.collect())
+    }
+
+    /// Whether a user or a role of a database has one of its roles. NULL for names that no database has: logins are not
+    /// users, each is the user `dbo`.
+    fn of_database_role(&mut self, role: &Expr, member: &Expr) -> Result<TypedSql, Message> {
+        let mut rows = Vec::new();
+        for (role, is_in) in DATABASE_ROLES {
+            let mut row = |member: &str, is: bool| {
+                rows.push(vec![Value::text(*role), Value::text(member), Value::bit(is)]);
+            };
+            row(DBO, *is_in);
+            // Every user is in `public`, and these are in no other role.
+            for user in USERS {
+                row(user, *role == "public");
+            }
+            for (other, _) in DATABASE_ROLES {
+                row(other, false);
+            }
+        }
+        self.membership(role, member, rows)
+    }
+
+    /// The third value of the row that has these two, or NULL.
+    fn membership(
+        &mut self,
+        role: &Expr,
+        member: &Expr,
+        rows: Vec<TableRow>,
+    ) -> Result<TypedSql, Message> {
+        let (role, member) = (self.as_text(role)?, self.as_text(member)?);
+        let table = self.use_table(3, UsedRows::Made(rows));
+        let sql = format!(
+            "(SELECT c2 FROM {table} WHERE c0 = {role} COLLATE NOCASE AND c1 = {member} COLLATE NOCASE LIMIT 1)"
+        );
+        Ok(TypedSql::of(sql, Type::Int))
     }
 
     /// OBJECT_NAME and OBJECT_SCHEMA_NAME of an object in the database of a number.
@@ -447,7 +495,7 @@ impl Translator<'_> {
                 (name, all.collect(), Type::Int)
             }
             ("SUSER_SNAME" | "SUSER_NAME", [sid]) => {
-                let all = vec![(Value::Binary(vec![1]), text("sa")), (int(1), text("sa"))];
+                let all = vec![(Value::Binary(vec![1]), text(OWNER)), (int(1), text(OWNER))];
                 (sid, all, NAME)
             }
             ("DATABASEPROPERTYEX", [database, property]) => {
@@ -490,8 +538,8 @@ impl Translator<'_> {
                 return self.column_lengths(table, column).map(Some);
             }
             ("SERVERPROPERTY", [property]) => {
-                let pair = |name: &&str| {
-                    let (_, value) = server_property(context.server, name);
+                let pair = |(name, of): &(&str, Property)| {
+                    let (_, value) = of(context.server);
                     let shown = match value {
                         Value::Null => Value::Null,
                         value => Value::text(value.to_string()),
@@ -509,11 +557,17 @@ impl Translator<'_> {
                 let pair = |name: &String| (text(name), is_open(name));
                 (database, all.iter().map(pair).collect(), Type::Int)
             }
-            ("IS_SRVROLEMEMBER", [role] | [role, _]) => {
+            ("IS_SRVROLEMEMBER", [role, member]) => {
+                return self.of_server_role(role, member).map(Some);
+            }
+            ("IS_ROLEMEMBER", [role, member]) => {
+                return self.of_database_role(role, member).map(Some);
+            }
+            ("IS_SRVROLEMEMBER", [role]) => {
                 let all = SERVER_ROLES.iter().map(|name| (text(name), int(1)));
                 (role, all.collect(), Type::Int)
             }
-            ("IS_MEMBER", [role]) | ("IS_ROLEMEMBER", [role] | [role, _]) => {
+            ("IS_MEMBER" | "IS_ROLEMEMBER", [role]) => {
                 let all = DATABASE_ROLES.iter();
                 let all = all.map(|(name, is_in)| (text(name), int(i64::from(*is_in))));
                 (role, all.collect(), Type::Int)
