@@ -84,6 +84,35 @@ fn an_attention_ends_what_runs_and_is_acknowledged() {
 }
 
 #[test]
+fn a_killed_session_ends_its_backup_or_restore_and_leaves_nothing() {
+    let (stage, server) = staged();
+    let mut other = Raw::login(server.port);
+    for batch in [BACKUP, RESTORE] {
+        let mut raw = Raw::login(server.port);
+        begin(&mut raw, batch);
+        let killed = other.batch(
+            "DECLARE @kill varchar(20) = 'KILL ' + (SELECT CAST(session_id AS varchar(9)) \
+             FROM sys.dm_exec_requests WHERE command LIKE '% DATABASE') EXEC (@kill)",
+        );
+        assert_eq!(end_of(&killed) & FAILED, 0);
+        let answer = raw.message().unwrap();
+        assert!(says(&answer, "The backup or restore was aborted."));
+        assert!(says(&answer, "the session is in the kill state."));
+        assert!(raw.message().is_none(), "the connection is closed");
+        wait_until(false, server.port);
+        nothing_half_valid(&stage);
+    }
+    // Only the good set is in the history, and nothing was restored.
+    let known = other.batch(
+        "PRINT CONCAT((SELECT COUNT(*) FROM msdb.dbo.backupset), ' of ', \
+         (SELECT COUNT(*) FROM msdb.dbo.restorehistory))",
+    );
+    assert!(says(&known, "1 of 0"));
+    let again = other.batch("BACKUP DATABASE shop TO DISK = 'slow.bak'");
+    assert_eq!(end_of(&again) & FAILED, 0);
+}
+
+#[test]
 fn a_client_that_leaves_ends_what_ran_for_it() {
     let (stage, server) = staged();
     for batch in [BACKUP, RESTORE] {

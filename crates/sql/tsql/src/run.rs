@@ -18,7 +18,7 @@ use crate::convert::convert_from;
 use crate::flow::{Argument, Flow, Out, Outcome, SYSTEM_DATABASES, Stop, Variable};
 use crate::message::{self, Message};
 use crate::query::{self, BatchPlace, FunctionCall};
-use crate::server::SESSION_FIRST;
+use crate::server::{SESSION_FIRST, SESSION_LAST};
 use crate::session::Session;
 use crate::sink::{Command, DoneEvent, ReceiverGone, Sink};
 use crate::statement;
@@ -843,7 +843,7 @@ impl Session {
 
     /// KILL: another session's statement ends as by a cancel, a backup leaves nothing half-valid, and then the session ends.
     ///
-    /// Errors: 6104, 6106, 6107, 6115, 6120.
+    /// Errors: 6101, 6104, 6106, 6107, 6115, 6120.
     fn kill(&mut self, session: i64, status: bool, out: &mut Out) -> Flow {
         if self.transactions > 0 {
             return Err(message::KILL_IN_TRANSACTION.plain().into());
@@ -851,10 +851,14 @@ impl Session {
         if session == i64::from(self.id()) {
             return Err(message::KILL_OWN.plain().into());
         }
-        if (1..i64::from(SESSION_FIRST)).contains(&session) {
+        let number = u32::try_from(session).ok();
+        let number = number.filter(|n| (1..=SESSION_LAST).contains(n));
+        let Some(number) = number else {
+            return Err(message::KILL_INVALID.with(&[&session, &SESSION_LAST]).into());
+        };
+        if number < SESSION_FIRST {
             return Err(message::KILL_SYSTEM.plain().into());
         }
-        let number = u32::try_from(session).unwrap_or_default();
         if status {
             // A session that was killed is gone, or goes at once.
             return Err(match self.server.sessions.all().contains_key(&number) {

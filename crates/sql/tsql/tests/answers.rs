@@ -359,6 +359,11 @@ fn kill_ends_a_session_and_none_of_its_own() {
     assert_eq!(kill(&mut first, format!("KILL {own}")), [6104]);
     assert_eq!(kill(&mut first, "KILL 999".into()), [6106]);
     assert_eq!(kill(&mut first, "KILL 1".into()), [6107]);
+    for invalid in ["0", "-5", "32768"] {
+        assert_eq!(kill(&mut first, format!("KILL {invalid}")), [6101]);
+    }
+    let unknown = run(&mut first, "KILL 999");
+    assert_eq!(unknown.messages().next().unwrap().state, 2);
     assert_eq!(
         kill(&mut first, format!("BEGIN TRAN; KILL {other}; ROLLBACK")),
         [6115]

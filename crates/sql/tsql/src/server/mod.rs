@@ -37,7 +37,9 @@ pub(crate) use self::open::{OpenTables, SessionKey};
 use self::persistent::PersistentState;
 pub use self::sessions::ClientLink;
 use self::sessions::SessionList;
-pub(crate) use self::sessions::{SESSION_FIRST, SessionFacts, SessionNumber, SessionState};
+pub(crate) use self::sessions::{
+    SESSION_FIRST, SESSION_LAST, SessionFacts, SessionNumber, SessionState,
+};
 use crate::convert::parse_moment;
 use crate::errorlog::ErrorLog;
 use crate::memory::Memory;

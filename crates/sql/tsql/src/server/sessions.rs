@@ -18,7 +18,7 @@ use crate::value::DateTime;
 
 /// Lower numbers are the system's own sessions; higher ones than the last do not fit `@@SPID`'s smallint.
 pub(crate) const SESSION_FIRST: u32 = 51;
-const SESSION_LAST: u32 = 32_767;
+pub(crate) const SESSION_LAST: u32 = 32_767;
 
 /// How a client is connected.
 #[derive(Debug, Clone, PartialEq, Eq)]
