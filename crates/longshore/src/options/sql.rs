@@ -40,7 +40,7 @@ pub struct Sql {
     ///
     /// By default statements come from standard input. The shell changes `$` and backquotes in double quotes; put
     /// longer texts into a file and use -i.
-    #[arg(short = 'Q', long, value_name = "TEXT", conflicts_with = "input")]
+    #[arg(short = 'Q', long, value_name = "TEXT")]
     pub query: Option<String>,
 
     /// Run the statements of a file. Repeatable.
@@ -151,7 +151,7 @@ pub struct Sql {
     /// Write values without the blanks that fill their columns.
     ///
     /// For other programs, which split the rows at -s. By default columns are filled up, as in sqlcmd, so that a
-    /// person can read them.
+    /// person can read them. Not together with -y or -Y, which give columns a width.
     #[arg(short = 'W', long)]
     pub trim: bool,
 
@@ -186,7 +186,7 @@ pub struct Sql {
     ///
     /// As sqlcmd's -q: the session goes on, at a terminal with a prompt. Without it, and without -Q and -i, all statements
     /// come from standard input. Not for scripts that are to end: use -Q.
-    #[arg(short = 'q', long, value_name = "TEXT", conflicts_with_all = ["query", "input"], hide_short_help = true)]
+    #[arg(short = 'q', long, value_name = "TEXT", conflicts_with = "query", hide_short_help = true)]
     pub initial_query: Option<String>,
 
     /// End a batch that takes longer than these seconds.
@@ -212,9 +212,9 @@ pub struct Sql {
 
     /// Write the file of -o in UTF-16, with a byte order mark.
     ///
-    /// For programs that read what sqlcmd -u wrote. Standard output stays UTF-8. Without it the file is UTF-8, or what -f
-    /// says.
-    #[arg(short = 'u', long, conflicts_with = "codepage", hide_short_help = true)]
+    /// For programs that read what sqlcmd -u wrote. Standard output and scripts are as -f says; only `-f o:N` would
+    /// say something else of the file, so both are refused together. Without it the file is UTF-8, or what -f says.
+    #[arg(short = 'u', long, hide_short_help = true)]
     pub unicode_output: bool,
 
     /// Replace control characters in values: 1 each by a blank, 2 a run of them by one blank.
@@ -262,7 +262,8 @@ pub struct Sql {
 
     /// No effect: there is no network to encrypt on.
     ///
-    /// For scripts that were written for sqlcmd with -N. The statements run in this process, with the option and without.
+    /// For scripts that were written for sqlcmd with -N: alone, or with s (strict), m (mandatory) or o (optional), also in
+    /// their older words, true, yes, 1, false, no, 0 and disable. The statements run in this process, with it and without.
     #[arg(short = 'N', long, value_name = "s|m|o", num_args = 0..=1, default_missing_value = "m",
         hide_short_help = true)]
     pub encrypt_connection: Option<String>,

@@ -433,6 +433,11 @@ fn options_of_sqlcmd_that_change_nothing_are_taken() {
         &["-I"][..],
         &["-C"],
         &["-N"],
+        &["-Ns"],
+        &["-N", "o"],
+        &["-N", "Mandatory"],
+        &["-N", "true"],
+        &["-Ndisable"],
         &["-R"],
         &["-t600", "-l5", "-a", "4096", "-I", "-C", "-b"],
         &["--quoted-identifiers", "--trust-server-certificate"],
@@ -442,6 +447,49 @@ fn options_of_sqlcmd_that_change_nothing_are_taken() {
         assert_eq!(ran.status.code(), Some(0), "{options:?}");
         assert_eq!(text(&ran.stdout), plain, "{options:?}");
     }
+}
+
+/// Goal: what sqlcmd refuses together is refused in its words, with the option to leave out.
+#[test]
+fn options_that_exclude_one_another_are_refused_in_sqlcmd_s_words() {
+    let stage = Stage::new();
+    std::fs::write(stage.path("one.sql"), "PRINT 'ran'\n").unwrap();
+    let query = ["-Q", "PRINT 'ran'"];
+    let words = "m[andatory] yes 1 t[rue] disable o[ptional] no 0 f[alse] s[trict]";
+    for (args, expected) in [
+        (
+            &["-i", "one.sql"][..],
+            "The -i and the -Q/-q options are mutually exclusive.",
+        ),
+        (
+            &["-E", "-U", "sa"],
+            "The -E and the -U/-P options are mutually exclusive.",
+        ),
+        (
+            &["-W", "-Y", "9"],
+            "The -W and the -y/-Y options are mutually exclusive.",
+        ),
+        (
+            &["-W", "-y0"],
+            "The -W and the -y/-Y options are mutually exclusive.",
+        ),
+        (
+            &["-u", "-f", "i:1252,o:1252"],
+            "The -u and the -f o: options are mutually exclusive.",
+        ),
+        (
+            &["-N", "x"],
+            &format!("'-N x': Unexpected argument. Argument value has to be one of [{words}]."),
+        ),
+    ] {
+        let ran = stage.sql(&[args, &query].concat());
+        let said = text(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(expected) && said.contains("hint: "), "{said}");
+        assert_eq!(text(&ran.stdout), "", "{args:?}");
+    }
+    let ran = stage.sql(&["-i", "one.sql", "-q", "PRINT 'ran'"]);
+    assert_eq!(ran.status.code(), Some(2));
 }
 
 /// Goal: a login is refused with what to do instead, and a password is shown nowhere.
@@ -565,6 +613,14 @@ fn results_go_to_files_in_their_encodings() {
     );
     let narrow = stage.path("narrow.sql");
     std::fs::write(&narrow, b"PRINT '\xe9'\n").unwrap();
+    // -u says what the file of results is, and -f what the script is.
+    for codepage in ["i:1252", "1252"] {
+        let script = narrow.to_str().unwrap();
+        let ran = stage.sql(&["-u", "-f", codepage, "-o", &wide, "-i", script]);
+        assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
+        let bytes = std::fs::read(&wide).unwrap();
+        assert_eq!(bytes, [0xff, 0xfe, 0xe9, 0, b'\n', 0], "{codepage}");
+    }
     let ran = stage.sql(&["-f", "1252", "-i", narrow.to_str().unwrap()]);
     assert_eq!(ran.stdout, b"\xe9\n");
     let ran = stage.sql(&["-f", "437", "-Q", "PRINT 1"]);

@@ -13,6 +13,7 @@ mod advice;
 mod client_contract;
 pub(super) mod configured;
 mod encoding;
+mod excluded;
 mod limit;
 mod prompt;
 mod record;
@@ -97,6 +98,7 @@ struct Opened {
 }
 
 pub fn run(options: &Sql, context: &Context) -> Result<Exit, Failure> {
+    excluded::check(options)?;
     check_server(options)?;
     check_login(options)?;
     if options.output_file.is_some() && context.output.json {
@@ -552,9 +554,10 @@ fn statistics(how: u8, packet_len: u16, took: Duration) -> String {
     match how {
         0 => format!(
             "\nNetwork packet size (bytes): {packet_len}\n1 xact[s]:\n\
-             Clock Time (ms.): total {ms:>9}  avg {average:>6.2} ({rate:.2} xacts per sec.)"
+             Clock Time (ms.): total   {ms:>7}  avg   {average:.2} ({rate:.2} xacts per sec.)"
         ),
-        _ => format!("\n{packet_len}:1:{ms}:{average:.2}:{rate:.2}"),
+        // The blank at its end is sqlcmd's.
+        _ => format!("\n{packet_len}:1:{ms}:{average:.2}:{rate:.2} "),
     }
 }
 
@@ -725,6 +728,18 @@ mod tests {
         let heard = |_: &Terminal| std::fs::read_to_string(&results).unwrap();
         client_contract::keeps_its_contract(&mut terminal, &files, heard);
         assert_eq!((terminal.failed, terminal.severity_max), (true, 16));
+    }
+
+    /// The texts are those of sqlcmd, blank by blank.
+    #[test]
+    fn the_time_of_a_batch_is_told_as_sqlcmd_does() {
+        let of = |how, ms| statistics(how, 4096, Duration::from_millis(ms));
+        let begin = "\nNetwork packet size (bytes): 4096\n1 xact[s]:\nClock Time (ms.): total   ";
+        let quick = format!("{begin}      1  avg   1.00 (1000.00 xacts per sec.)");
+        assert_eq!(of(0, 0), quick);
+        let slow = format!("{begin}   2500  avg   2500.00 (0.40 xacts per sec.)");
+        assert_eq!(of(0, 2500), slow);
+        assert_eq!(of(1, 8), "\n4096:1:8:8.00:125.00 ");
     }
 
     #[test]
