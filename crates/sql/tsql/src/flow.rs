@@ -161,9 +161,10 @@ impl Out<'_> {
             true => i32::try_from(error).unwrap_or(i32::MAX),
             false => (error != 0).into(),
         };
-        self.outcome.status = match flow.is_ok() && !is_batch {
-            true => std::mem::take(&mut self.returned).unwrap_or(usual),
-            false => usual,
+        // A procedure of the server's may have said so before it failed.
+        self.outcome.status = match is_batch {
+            true => usual,
+            false => std::mem::take(&mut self.returned).unwrap_or(usual),
         };
         if self.last_error == 0 {
             self.last_error = before;

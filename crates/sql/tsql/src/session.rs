@@ -209,8 +209,11 @@ impl Session {
         self.number.as_ref().is_some_and(SessionNumber::is_killed)
     }
 
-    /// Says to others what this session is now.
+    /// Says to others what this session is now. Locks of a transaction that has ended are free.
     pub(crate) fn say(&self, is_running: bool) {
+        if self.transactions == 0 {
+            self.server.locks.end_transaction(self.key);
+        }
         if let Some(number) = &self.number {
             let state = SessionState {
                 database: self.database.clone(),
@@ -247,6 +250,7 @@ impl Session {
         self.cursors.clear();
         self.tables.clear();
         self.drop_shared();
+        self.server.locks.end_session(self.key);
         self.place = BatchPlace::default();
         self.identity_insert = None;
         self.master_key = None;
@@ -346,6 +350,7 @@ impl Session {
             database: &self.database,
             variables: &self.variables,
             id: self.id(),
+            key: self.key,
             error: self.error,
             row_count: self.row_count,
             options: self.options(),
@@ -448,5 +453,6 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.undo_at_end();
         self.drop_shared();
+        self.server.locks.end_session(self.key);
     }
 }

@@ -712,7 +712,7 @@ fn nothing_runs_after_a_guard_that_is_refused() {
         ),
         format!("SET DATEFORMAT dmy {restore}"),
         format!("SET LANGUAGE British {restore}"),
-        format!("DECLARE @rc int EXEC @rc = sp_getapplock 'x' IF @rc < 0 RETURN {restore}"),
+        format!("DECLARE @rc int EXEC @rc = sp_help 'x' IF @rc < 0 RETURN {restore}"),
         // A text, and what calls it.
         format!("EXEC ('IF {guard} RETURN') {restore}"),
         format!("EXECUTE AS LOGIN = 'reader' {restore}"),

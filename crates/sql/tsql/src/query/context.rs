@@ -13,7 +13,7 @@ use super::sqlite::{Sqlite, SqliteCache};
 use crate::cursors::Cursors;
 use crate::flow::{Login, Variable};
 use crate::message::Message;
-use crate::server::Server;
+use crate::server::{Server, SessionKey};
 use crate::tables::SessionTables;
 use crate::variables::Variables;
 
@@ -27,6 +27,8 @@ pub(crate) struct QueryContext<'a> {
     pub variables: &'a Variables,
     /// `@@SPID`
     pub id: u32,
+    /// The session, among the owners of locks.
+    pub key: SessionKey,
     /// `@@ERROR`
     pub error: u32,
     /// `@@ROWCOUNT`

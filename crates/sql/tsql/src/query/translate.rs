@@ -27,6 +27,7 @@ mod table_function;
 mod tables;
 mod top;
 
+pub(crate) use lookup::is_principal;
 pub(crate) use own::NESTING_MAX;
 pub(crate) use state::ROW_NUMBER;
 pub(crate) use tables::parts;

@@ -10,6 +10,7 @@
 mod credentials;
 mod database;
 mod keys;
+mod locks;
 pub(crate) mod objects;
 mod open;
 mod persistent;
@@ -32,6 +33,7 @@ use parking_lot::Mutex;
 pub(crate) use self::credentials::CredentialRow;
 pub use self::database::{Database, Databases, Unusable};
 pub(crate) use self::keys::{KeyError, Keys, OpenMaster, master_context, text_of_date};
+pub(crate) use self::locks::{AppLocks, LOCKS_MAX, LockAnswer, LockModes, LockName, LockOwner};
 pub(crate) use self::objects::is_shared;
 pub(crate) use self::open::{OpenTables, SessionKey};
 use self::persistent::PersistentState;
@@ -130,6 +132,8 @@ pub struct Server {
     /// Databases that a session is restoring now, in lower case.
     restoring: Mutex<BTreeSet<String>>,
     pub(crate) sessions: SessionList,
+    /// Names that scripts have locked.
+    pub(crate) locks: AppLocks,
     next_key: AtomicU64,
     /// Held while rows of tables that stay, or a table's definition, are changed.
     pub(crate) open: Mutex<OpenTables>,
@@ -178,6 +182,7 @@ impl Server {
             trace_flags: Mutex::default(),
             restoring: Mutex::default(),
             sessions: SessionList::default(),
+            locks: AppLocks::default(),
             next_key: AtomicU64::default(),
             open: Mutex::default(),
         };

@@ -7,6 +7,7 @@
 //!
 //! [`Flow`]: crate::flow::Flow
 
+mod applock;
 mod arguments;
 mod backup;
 mod catalog;

@@ -14,7 +14,7 @@ use longshore_catalog::Forget;
 
 use super::arguments::{ArgumentValue, Arguments, parameters_of};
 use super::device::{device_path, named_path};
-use super::{catalog, configure, describe, elsewhere, files, ground, reports, routine};
+use super::{applock, catalog, configure, describe, elsewhere, files, ground, reports, routine};
 use crate::convert::convert;
 use crate::flow::{Argument, Flow, Out, SYSTEM_DATABASES, Stop, Variable};
 use crate::message::{self, Message};
@@ -55,6 +55,7 @@ const PROCEDURES: &[Procedure] = &[
     ),
     ("sp_dropdevice", sp_dropdevice),
     (EXECUTE_SQL, sp_executesql),
+    ("sp_getapplock", applock::get),
     ("sp_helpdb", reports::help_database),
     ("sp_helpdevice", reports::help_device),
     ("sp_helpfile", reports::help_file),
@@ -63,6 +64,7 @@ const PROCEDURES: &[Procedure] = &[
     ("sp_MSforeachdb", reports::for_each_database),
     ("sp_purge_jobhistory", reports::purge_nothing),
     ("sp_readerrorlog", sp_readerrorlog),
+    ("sp_releaseapplock", applock::release),
     ("sp_spaceused", reports::space_used),
     ("sp_who", reports::who),
     ("sp_who2", reports::who_2),

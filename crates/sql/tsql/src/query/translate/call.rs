@@ -1044,7 +1044,7 @@ impl Translator<'_> {
                 )))
             }
             (name, []) => Ok(of_caught(context.caught, name)),
-            _ => Ok(None),
+            (name, arguments) => self.of_lock(name, arguments),
         }
     }
 

@@ -17,6 +17,8 @@ use crate::value::{Column, Type, Value};
 
 /// Functions of the server's with arguments: with those that are the same for all rows they have one value.
 const OF_SERVER: &[&str] = &[
+    "APPLOCK_MODE",
+    "APPLOCK_TEST",
     "COL_LENGTH",
     "CONNECTIONPROPERTY",
     "CURSOR_STATUS",

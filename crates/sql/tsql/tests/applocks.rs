@@ -1,0 +1,187 @@
+//! Goal: locks that scripts take by name keep other sessions out, and say so with SQL Server's values and messages.
+//! Method: two sessions of one server; the expected values are those of Microsoft's pages of sp_getapplock,
+//! sp_releaseapplock, APPLOCK_MODE and APPLOCK_TEST.
+
+mod common;
+
+use common::{Stage, login, numbers, rows, run, said, value};
+use longshore_tsql::Session;
+
+fn two() -> (Stage, Session, Session) {
+    let stage = Stage::new();
+    let server = stage.server();
+    let sessions = [login(), login()].map(|login| Session::new(server.clone(), login));
+    let [first, second] = sessions;
+    (stage, first, second)
+}
+
+fn get(resource: &str, mode: &str, owner: &str, timeout: i64) -> String {
+    format!(
+        "DECLARE @rc int EXEC @rc = sp_getapplock @Resource = N'{resource}', @LockMode = '{mode}', \
+         @LockOwner = '{owner}', @LockTimeout = {timeout} SELECT @rc"
+    )
+}
+
+fn release(resource: &str, owner: &str) -> String {
+    format!(
+        "DECLARE @rc int EXEC @rc = sp_releaseapplock @Resource = N'{resource}', @LockOwner = '{owner}' SELECT @rc"
+    )
+}
+
+#[test]
+fn a_lock_of_a_session_keeps_others_out_until_it_is_released_as_often() {
+    let (_stage, mut a, mut b) = two();
+    assert_eq!(value(&mut a, &get("job", "Exclusive", "Session", 0)), "0");
+    assert_eq!(value(&mut a, &get("job", "exclusive ", "SESSION", -1)), "0");
+    assert_eq!(value(&mut b, &get("job", "Shared", "Session", 0)), "-1");
+    assert_eq!(value(&mut b, &get("job", "Shared", "Session", 60)), "-1");
+    // Names are compared by their code points, and each database has its own.
+    assert_eq!(value(&mut b, &get("JOB", "Exclusive", "Session", 0)), "0");
+    run(&mut b, "USE shop");
+    assert_eq!(value(&mut b, &get("job", "Exclusive", "Session", 0)), "0");
+    run(&mut b, "USE master");
+    let mode = "SELECT APPLOCK_MODE('public', 'job', 'Session')";
+    assert_eq!(value(&mut a, mode), "Exclusive");
+    assert_eq!(value(&mut b, mode), "NoLock");
+    let test = |mode: &str| format!("SELECT APPLOCK_TEST('public', 'job', '{mode}', 'Session')");
+    assert_eq!(value(&mut a, &test("Exclusive")), "1");
+    assert_eq!(value(&mut b, &test("IntentShared")), "0");
+    let foreign = run(&mut b, &release("job", "Session"));
+    assert_eq!(
+        said(&foreign),
+        [
+            "1223 Cannot release the application lock (Database Principal: 'public', Resource: 'job') because it is not currently held."
+        ]
+    );
+    assert_eq!(rows(&foreign), [["-999"]]);
+    assert_eq!(value(&mut a, &release("job", "Session")), "0");
+    assert_eq!(value(&mut b, &test("Exclusive")), "0");
+    assert_eq!(value(&mut a, &release("job", "Session")), "0");
+    assert_eq!(value(&mut b, &test("Exclusive")), "1");
+    // A session that ends releases what it holds.
+    assert_eq!(value(&mut a, &get("job", "Exclusive", "Session", 0)), "0");
+    drop(a);
+    assert_eq!(value(&mut b, &test("Exclusive")), "1");
+}
+
+#[test]
+fn a_lock_of_a_transaction_ends_with_it() {
+    let (_stage, mut a, mut b) = two();
+    let taken = |a: &mut Session| {
+        run(a, "BEGIN TRAN");
+        value(a, &get("t", "Exclusive", "Transaction", 0))
+    };
+    let free = "SELECT APPLOCK_TEST('public', 't', 'Exclusive', 'Session')";
+    for end in ["COMMIT", "ROLLBACK", "BEGIN TRAN COMMIT COMMIT"] {
+        assert_eq!(taken(&mut a), "0");
+        assert_eq!(value(&mut b, free), "0", "{end}");
+        run(&mut a, end);
+        assert_eq!(value(&mut b, free), "1", "{end}");
+    }
+    // An error under XACT_ABORT rolls back, too; a pool's reset does.
+    assert_eq!(taken(&mut a), "0");
+    run(&mut a, "SET XACT_ABORT ON EXEC sp_dropdevice 'none'");
+    assert_eq!(value(&mut b, free), "1");
+    assert_eq!(taken(&mut a), "0");
+    a.reset(false);
+    assert_eq!(value(&mut b, free), "1");
+    // Several modes are held together.
+    run(&mut a, "BEGIN TRAN");
+    for (mode, held) in [("Shared", "Shared"), ("IntentExclusive", "SharedIntentExclusive")] {
+        assert_eq!(value(&mut a, &get("t", mode, "Transaction", 0)), "0");
+        let mode = "SELECT APPLOCK_MODE('public', 't', 'Transaction')";
+        assert_eq!(value(&mut a, mode), held);
+    }
+    assert_eq!(value(&mut b, &get("t", "IntentShared", "Session", 0)), "0");
+    assert_eq!(value(&mut b, &get("t", "Shared", "Session", 0)), "-1");
+}
+
+#[test]
+fn a_request_waits_for_the_lock_and_a_circle_has_a_victim() {
+    let (_stage, mut a, mut b) = two();
+    assert_eq!(value(&mut a, &get("w", "Exclusive", "Session", 0)), "0");
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| value(&mut b, &get("w", "Exclusive", "Session", 600_000)));
+        // Seen from here, the request waits once nobody overtakes it any more.
+        let shared = "SELECT APPLOCK_TEST('public', 'w', 'IntentShared', 'Session')";
+        assert_eq!(value(&mut a, shared), "1", "a session does not wait for itself");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert_eq!(value(&mut a, &release("w", "Session")), "0");
+        let status = waits.join().unwrap();
+        assert!(["0", "1"].contains(&status.as_str()), "{status}");
+    });
+    // Each waits for what the other one holds: the one who comes last is told, and nothing is rolled back.
+    assert_eq!(value(&mut a, &get("x", "Exclusive", "Session", 0)), "0");
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let held = value(&mut b, &get("y", "Exclusive", "Session", 0));
+            (held, value(&mut b, &get("x", "Exclusive", "Session", 600_000)))
+        });
+        // The other one holds y and waits for x by the time that this request can end at all.
+        run(&mut a, "BEGIN TRAN");
+        let status = loop {
+            match value(&mut a, &get("y", "Exclusive", "Session", 40)).as_str() {
+                "0" => {
+                    // It was not there yet.
+                    value(&mut a, &release("y", "Session"));
+                }
+                "-1" => {}
+                other => break other.to_owned(),
+            }
+        };
+        assert_eq!(status, "-3");
+        assert_eq!(value(&mut a, "SELECT @@TRANCOUNT"), "1");
+        assert_eq!(value(&mut a, &release("x", "Session")), "0");
+        assert_eq!(waits.join().unwrap().1, "1");
+    });
+}
+
+#[test]
+fn mistakes_have_sql_server_s_messages_and_minus_999() {
+    let (_stage, mut a, _b) = two();
+    for (call, expected) in [
+        (
+            "sp_getapplock 'x', 'Strange', 'Session'",
+            "15625 Option 'Strange' not recognized for '@LockMode' parameter.",
+        ),
+        (
+            "sp_getapplock 'x', 'Shared', 'Nobody'",
+            "15625 Option 'Nobody' not recognized for '@LockOwner' parameter.",
+        ),
+        (
+            "sp_getapplock 'x', 'Shared'",
+            "15626 You attempted to acquire a transactional application lock without an active transaction.",
+        ),
+        (
+            "sp_getapplock 'x', 'Shared', 'Session', -5",
+            "1227 An invalid application lock time-out was passed to xp_userlock.",
+        ),
+        (
+            "sp_getapplock NULL, 'Shared', 'Session'",
+            "1224 An invalid application lock resource was passed to xp_userlock.",
+        ),
+        (
+            "sp_getapplock 'x', 'Shared', 'Session', 0, 'nobody'",
+            "1202 The database-principal 'nobody' does not exist or user is not a member.",
+        ),
+        (
+            "sp_releaseapplock 'x'",
+            "3918 The statement or function must be executed in the context of a user transaction.",
+        ),
+    ] {
+        let batch = format!("DECLARE @rc int EXEC @rc = {call} SELECT @rc");
+        let record = run(&mut a, &batch);
+        assert_eq!(said(&record), [expected], "{call}");
+        assert_eq!(rows(&record), [["-999"]], "{call}");
+    }
+    for (query, number) in [
+        ("EXEC sp_getapplock 'x'", 201),
+        ("SELECT APPLOCK_MODE('public', 'x', 'Nobody')", 1226),
+        ("SELECT APPLOCK_TEST('public', 'x', 'Strange', 'Session')", 1225),
+        ("SELECT APPLOCK_MODE('public', 'x', 'Transaction')", 3918),
+        ("SELECT APPLOCK_MODE('nobody', 'x', 'Session')", 1202),
+        ("SELECT APPLOCK_MODE('public', 'x')", 174),
+    ] {
+        assert_eq!(numbers(&run(&mut a, query)), [number], "{query}");
+    }
+}
