@@ -114,7 +114,7 @@ fn a_request_waits_for_the_lock_and_a_circle_has_a_victim() {
     assert_eq!(value(&mut a, &get("x", "Exclusive", "Session", 0)), "0");
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| {
-            let held = value(&mut b, &get("y", "Exclusive", "Session", 0));
+            let held = value(&mut b, &get("y", "Exclusive", "Session", 600_000));
             (held, value(&mut b, &get("x", "Exclusive", "Session", 600_000)))
         });
         // The other one holds y and waits for x by the time that this request can end at all.
