@@ -8,7 +8,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use longshore_source::{CheckDepth, Error as SourceError, SourceOptions};
+use longshore_pg::client::Options;
+use longshore_source::{CheckDepth, ClusterCheck, Error as SourceError, SourceOptions};
 
 use crate::{Error, RunContext};
 
@@ -46,4 +47,18 @@ pub fn check_sqlite(
             other => return other?.ok_or(Error::Cancelled),
         }
     }
+}
+
+/// The findings of a server's own check of all its databases, up to a number of them.
+///
+/// Errors: [`Error::Cancelled`]; and what keeps the server from checking.
+pub fn check_postgres(
+    context: &RunContext,
+    server: &Options,
+    extent: (CheckDepth, u32),
+) -> Result<ClusterCheck, Error> {
+    context.check_cancel()?;
+    let (storage, cancel) = (&*context.storage, &context.cancel);
+    let found = longshore_source::check_postgres(storage, server, extent, cancel)?;
+    found.ok_or(Error::Cancelled)
 }

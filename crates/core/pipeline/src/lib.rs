@@ -59,7 +59,7 @@ mod verify;
 
 pub use archived::WalProof;
 pub use chain::ChainError;
-pub use check::check_sqlite;
+pub use check::{check_postgres, check_sqlite};
 pub use context::RunContext;
 pub use error::{Error, abort_command, left_lines};
 pub use history::{origin, time_zone_quarters};
@@ -71,7 +71,7 @@ pub use longshore_landing::{
 };
 pub use longshore_media::{DeviceSpec, Disposition, LeftStripe, Standing};
 pub use longshore_pg::{Lsn, Recovery, RecoveryTarget, TargetAction, Timeline, TimelineChoice};
-pub use longshore_source::{CheckDepth, Error as SourceError, SourceSpec};
+pub use longshore_source::{CheckDepth, ClusterCheck, Error as SourceError, SourceSpec};
 pub use measure::{Limit, Sample, Waits};
 pub use observer::{NullObserver, Observer, Progress};
 pub use plan::Plan;

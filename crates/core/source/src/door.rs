@@ -254,3 +254,14 @@ pub enum CheckDepth {
     /// Pages and rows only.
     Physical,
 }
+
+/// The result of a cluster's check of itself.
+#[derive(Debug, Clone, Default)]
+pub struct ClusterCheck {
+    /// Damage, in the server's words, with its database and relation.
+    pub findings: Vec<String>,
+    /// Databases without the extension amcheck. If there are any, nothing was checked.
+    pub without_extension: Vec<String>,
+    /// Indexes that were not checked: that would call functions of users.
+    pub indexes_left_out: u64,
+}

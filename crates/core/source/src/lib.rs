@@ -33,10 +33,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use longshore_io::Storage;
+use longshore_pg::client::Options;
 
 pub use base::Base;
 pub use door::{
-    Change, CheckDepth, Content, Description, Entry, EntryKind, LayoutCount, LogEnd, LogStart,
+    Change, CheckDepth, ClusterCheck, Content, Description, Entry, EntryKind, LayoutCount, LogEnd, LogStart,
     Source, SourceKind, SourceSummary, Volume,
 };
 pub use error::{BaseRefusal, Error};
@@ -70,4 +71,17 @@ pub fn check_sqlite(
     cancel: &Arc<AtomicBool>,
 ) -> Result<Option<Vec<String>>, Error> {
     sqlite::check(storage, path, options, extent, cancel)
+}
+
+/// Has a server check the tables and indexes of all its databases with the extension amcheck, and writes nothing. Returns
+/// up to `max` findings, of up to 1,000 characters each; `None`: `cancel` was set.
+///
+/// Each table is locked as by a reader of it.
+pub fn check_postgres(
+    storage: &dyn Storage,
+    server: &Options,
+    extent: (CheckDepth, u32),
+    cancel: &AtomicBool,
+) -> Result<Option<ClusterCheck>, Error> {
+    postgres::check(storage, server, extent, cancel)
 }

@@ -1,7 +1,7 @@
 //! Goal: DBCC CHECKDB has SQLite check a database and says what SQL Server's procedures expect: its messages, an error for
 //! damage, and the end of a check that is cancelled. Nothing is written.
 //! Method: databases are sound, or damaged byte by byte; SQLite itself says so, too.
-//! Not covered: PostgreSQL clusters, which are refused by name.
+//! Not covered: PostgreSQL clusters (`sql_chain`).
 
 mod common;
 

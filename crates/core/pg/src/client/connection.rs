@@ -43,6 +43,8 @@ pub struct Connection {
     pub(super) output: BytesMut,
     pub(super) parameters: HashMap<String, String>,
     pub(super) address: String,
+    /// The running command's refusal, which is returned once the server is ready for another one.
+    pub(super) refused: Option<Box<ServerError>>,
 }
 
 impl Connection {
@@ -101,7 +103,18 @@ impl Connection {
         let mut rows: Option<Rows> = None;
         let mut held_bytes = 0;
         loop {
-            match self.message()? {
+            let message = match self.message() {
+                // A server that closed the connection has already said why.
+                Err(Error::Lost { .. }) if self.refused.is_some() => return Err(self.refusal()),
+                other => other?,
+            };
+            if self.refused.is_some() {
+                if matches!(message, ParsedMessage::Message(Message::ReadyForQuery(_))) {
+                    return Err(self.refusal());
+                }
+                continue;
+            }
+            match message {
                 ParsedMessage::CopyBoth => return Ok(Some(Reply::CopyBoth)),
                 ParsedMessage::Message(Message::RowDescription(body)) => {
                     let names = body
@@ -150,9 +163,7 @@ impl Connection {
                 ParsedMessage::Message(Message::CopyDone) => return Ok(Some(Reply::CopyDone)),
                 ParsedMessage::Message(Message::ReadyForQuery(_)) => return Ok(None),
                 ParsedMessage::Message(Message::ErrorResponse(body)) => {
-                    let refusal = ServerError::parse(body.fields())?;
-                    self.resume()?;
-                    return Err(Error::Server(Box::new(refusal)));
+                    self.refused = Some(Box::new(ServerError::parse(body.fields())?));
                 }
                 ParsedMessage::Message(_) => {
                     return Err(Error::protocol(
@@ -163,8 +174,8 @@ impl Connection {
         }
     }
 
-    /// Like [`Connection::reply`], but gives up if nothing arrives for `limit`: [`Error::Timeout`]. During a COPY this
-    /// loses nothing; the caller can call again.
+    /// Like [`Connection::reply`], but gives up if nothing arrives for `limit`: [`Error::Timeout`]. During a COPY, and of a
+    /// refusal, this loses nothing; the caller can call again.
     pub fn reply_within(&mut self, limit: Duration) -> Result<Option<Reply>, Error> {
         self.stream.set_read_timeout(Some(limit))?;
         let reply = self.reply();
@@ -186,16 +197,8 @@ impl Connection {
         self.flush()
     }
 
-    /// After an error: reads until the server is ready. A server that closed the connection has already said why.
-    fn resume(&mut self) -> Result<(), Error> {
-        loop {
-            match self.message() {
-                Ok(ParsedMessage::Message(Message::ReadyForQuery(_))) => return Ok(()),
-                Ok(_) => {}
-                Err(Error::Lost { .. }) => return Ok(()),
-                Err(e) => return Err(e),
-            }
-        }
+    fn refusal(&mut self) -> Error {
+        Error::Server(self.refused.take().unwrap_or_default())
     }
 
     /// The next message that is neither a notice nor a parameter.

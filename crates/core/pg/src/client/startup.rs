@@ -84,6 +84,7 @@ fn attempt(
         input: BytesMut::new(),
         output: BytesMut::new(),
         parameters: HashMap::new(),
+        refused: None,
         address: host.to_string(),
     };
     let mut parameters = vec![

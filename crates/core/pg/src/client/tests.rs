@@ -23,6 +23,7 @@ fn connection(server: impl FnOnce(UnixStream) + Send + 'static) -> Connection {
         output: BytesMut::new(),
         parameters: HashMap::new(),
         address: "test".into(),
+        refused: None,
     }
 }
 
@@ -93,6 +94,23 @@ fn copying_both_ways_survives_a_time_limit() {
         Ok(Some(Reply::Data(bytes))) => assert_eq!(&bytes[..], b"hi"),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn a_refusal_survives_a_time_limit() {
+    let (go, gone) = std::sync::mpsc::channel::<()>();
+    let mut session = connection(move |mut socket| {
+        let refusal = message(b'E', b"SERROR\0CXX002\0Mbroken\0\0");
+        socket.write_all(&refusal).unwrap();
+        gone.recv().unwrap();
+        socket.write_all(&message(b'Z', b"I")).unwrap();
+        let _ = socket.read_to_end(&mut Vec::new());
+    });
+    let late = session.reply_within(Duration::from_millis(20));
+    assert!(matches!(late, Err(Error::Timeout { .. })), "{late:?}");
+    go.send(()).unwrap();
+    let refused = session.reply_within(Duration::from_secs(20)).unwrap_err();
+    assert_eq!(refused.sqlstate(), Some("XX002"));
 }
 
 #[test]

@@ -24,6 +24,7 @@
 mod base;
 mod branch;
 mod changes;
+mod check;
 mod close;
 mod cluster;
 mod configuration;
@@ -62,6 +63,7 @@ use crate::{
     SourceKind, SourceOptions, SourceSummary,
 };
 pub use branch::{home, identify};
+pub(crate) use check::check;
 pub use close::{ClosedLog, close_log};
 use cluster::{
     CONTROL_FILE, Cluster, DEFAULT_SPACE, DataDirectory, data_directory, open_link, read_control,

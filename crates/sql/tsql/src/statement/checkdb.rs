@@ -8,14 +8,15 @@
 //!
 //! Leaves to others: the check itself (`longshore-pipeline`).
 
-use longshore_pipeline::{CheckDepth, SourceSpec, check_sqlite};
+use longshore_pipeline::{CheckDepth, SourceSpec, check_postgres, check_sqlite};
 
 use super::backup::{check_system, database};
 use crate::convert::convert;
-use crate::flow::{Flow, Out};
+use crate::flow::{Flow, Out, Stop};
 use crate::message::{self, Message};
 use crate::query;
 use crate::refusal;
+use crate::server::Database;
 use crate::session::Session;
 use crate::sink::Command;
 use crate::syntax::Dbcc;
@@ -34,40 +35,42 @@ const ACCEPTED: [&str; 6] = [
     "TABLOCK",
 ];
 
+/// What an engine's own check says.
+struct Checked {
+    engine: &'static str,
+    findings: Vec<String>,
+    /// Indexes of users' own functions, which are not called.
+    indexes_left_out: u64,
+}
+
 pub(super) fn check_database(session: &mut Session, dbcc: &Dbcc, out: &mut Out) -> Flow {
     let depth = depth(session, dbcc)?;
     let name = database_name(session, dbcc)?;
     check_system(session, &name, "DBCC CHECKDB")?;
     let database = database(session, &name)?;
-    let path = match &database.source {
-        SourceSpec::Sqlite(path) => path,
-        SourceSpec::Postgres(_) => {
-            let what = format!(
-                "DBCC CHECKDB of a PostgreSQL cluster (longshore drill {} checks its newest backup with pg_amcheck)",
-                database.name
-            );
-            return Err(message::NOT_HERE.with(&[&what]).into());
-        }
-        SourceSpec::Files(_) => {
-            let what = "DBCC CHECKDB of a file tree, which has nothing that checks it";
-            return Err(message::NOT_HERE.with(&[&what]).into());
-        }
-    };
-    let mut context = session.server.setup.context.clone();
-    context.cancel = session.cancel_flag();
-    let checked = check_sqlite(&context, path, database.trust_locks, (depth, FINDINGS_MAX));
-    let found = checked.map_err(|e| refusal::of(&e))?;
+    let checked = check(session, &database, depth)?;
+    let (engine, found) = (checked.engine, checked.findings);
     let quiet = dbcc.options.iter().any(|(o, _)| o == "NO_INFOMSGS");
     let mut said = Vec::new();
     if !quiet {
         said.push(message::DBCC_RESULTS.with(&[&database.name]));
     }
     let is_allocation = |text: &String| text.contains("Freelist") || text.ends_with("never used");
-    let allocation = found.iter().filter(|text| is_allocation(text)).count();
-    let finding = |text: &String| message::OWN.with(&[&format!("SQLite found damage: {text}")]);
+    let allocation = match database.source {
+        SourceSpec::Sqlite(_) => found.iter().filter(|text| is_allocation(text)).count(),
+        _ => 0,
+    };
+    let finding = |text: &String| message::OWN.with(&[&format!("{engine} found damage: {text}")]);
     said.extend(found.iter().map(finding));
     if found.len() >= FINDINGS_MAX as usize {
-        let text = format!("SQLite stopped after {FINDINGS_MAX} findings: there may be more");
+        let text = format!("{engine} stopped after {FINDINGS_MAX} findings: there may be more");
+        said.push(message::DETAIL.with(&[&text]));
+    }
+    if let count @ 1.. = checked.indexes_left_out {
+        let text = format!(
+            "{count} indexes were not checked, since that would call functions of users: longshore drill {} checks a copy",
+            database.name
+        );
         said.push(message::DETAIL.with(&[&text]));
     }
     if !quiet || !found.is_empty() {
@@ -86,6 +89,47 @@ pub(super) fn check_database(session: &mut Session, dbcc: &Dbcc, out: &mut Out) 
         out.say(message)?;
     }
     Ok(out.done(Command::Other, None)?)
+}
+
+/// Has the database's own engine check it.
+fn check(session: &Session, database: &Database, depth: CheckDepth) -> Result<Checked, Stop> {
+    let mut context = session.server.setup.context.clone();
+    context.cancel = session.cancel_flag();
+    let extent = (depth, FINDINGS_MAX);
+    match &database.source {
+        SourceSpec::Sqlite(path) => {
+            let found = check_sqlite(&context, path, database.trust_locks, extent);
+            Ok(Checked {
+                engine: "SQLite",
+                findings: found.map_err(|e| refusal::of(&e))?,
+                indexes_left_out: 0,
+            })
+        }
+        SourceSpec::Postgres(server) => {
+            let found = check_postgres(&context, server, extent).map_err(|e| refusal::of(&e))?;
+            if let [first, rest @ ..] = found.without_extension.as_slice() {
+                let more = match rest.len() {
+                    0 => String::new(),
+                    n => format!(" and {n} others"),
+                };
+                let what = format!(
+                    "DBCC CHECKDB of a cluster whose database {first}{more} lacks the extension amcheck (CREATE EXTENSION \
+                     amcheck in each adds it; longshore drill {} checks its newest backup without)",
+                    database.name
+                );
+                return Err(message::NOT_HERE.with(&[&what]).into());
+            }
+            Ok(Checked {
+                engine: "PostgreSQL",
+                findings: found.findings,
+                indexes_left_out: found.indexes_left_out,
+            })
+        }
+        SourceSpec::Files(_) => {
+            let what = "DBCC CHECKDB of a file tree, which has nothing that checks it";
+            Err(message::NOT_HERE.with(&[&what]).into())
+        }
+    }
 }
 
 /// How much is checked. Errors: 2526, and 50002 for repairs and estimates.
