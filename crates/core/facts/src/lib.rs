@@ -31,7 +31,7 @@ pub use hardware::Hardware;
 pub use heat::{Sensors, Temperatures};
 pub use limits::{Descriptors, address_space_left, descriptors, memory_allowed, raise_descriptors};
 pub use machine::{
-    CpuTimes, core_times, cores, cpu_model, cpu_times, host_name, kernel, memory_bytes,
+    CpuTimes, core_times, cores, cpu_model, cpu_times, host_name, kernel, memory_bytes, uptime,
 };
 pub use others::{
     WorkingDirectory, has_ended, is_gone, process_mark, process_started, working_directories,

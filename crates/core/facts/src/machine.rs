@@ -116,6 +116,18 @@ pub(super) fn kib_of(text: &str, key: &str) -> Option<u64> {
         .checked_mul(1024)
 }
 
+/// How long ago the machine was started.
+pub fn uptime() -> io::Result<Duration> {
+    let text = fs::read_to_string("/proc/uptime")?;
+    parse_uptime(&text).ok_or_else(|| strange("/proc/uptime"))
+}
+
+/// `12345.67 54321.09`: the seconds since the start, and those of idle cores.
+fn parse_uptime(text: &str) -> Option<Duration> {
+    let seconds: f64 = text.split_whitespace().next()?.parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
 /// The kernel's release, such as `6.18.44`.
 pub fn kernel() -> String {
     rustix::system::uname()
@@ -137,6 +149,15 @@ mod tests {
     use super::*;
 
     const S: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn the_first_number_of_proc_uptime_is_the_time_since_the_start() {
+        let parsed = parse_uptime("12345.67 54321.09\n");
+        assert_eq!(parsed, Some(Duration::from_millis(12_345_670)));
+        assert_eq!(parse_uptime("-1 2"), None);
+        assert_eq!(parse_uptime(""), None);
+        assert!(uptime().unwrap() > Duration::ZERO);
+    }
 
     #[test]
     fn the_first_line_of_proc_stat_is_summed_by_meaning() {

@@ -820,6 +820,50 @@ fn older_forms_still_work() {
 }
 
 #[test]
+fn percentiles_are_between_the_values_or_among_them() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let of = |what: &str| {
+        format!(
+            "SELECT DISTINCT g, {what} OVER (PARTITION BY g) FROM (VALUES ('a', 10), ('a', 20), ('a', NULL), ('a', 40),
+               ('b', 7), ('c', NULL)) AS v(g, n) ORDER BY g"
+        )
+    };
+    for (what, expected) in [
+        (
+            "PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY n)",
+            ["a|20", "b|7", "c|NULL"],
+        ),
+        (
+            "PERCENTILE_CONT(0.25) WITHIN GROUP (ORDER BY n DESC)",
+            ["a|30", "b|7", "c|NULL"],
+        ),
+        (
+            "PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY n)",
+            ["a|20", "b|7", "c|NULL"],
+        ),
+        (
+            "PERCENTILE_DISC(0) WITHIN GROUP (ORDER BY n DESC)",
+            ["a|40", "b|7", "c|NULL"],
+        ),
+        (
+            "PERCENTILE_DISC(1.0) WITHIN GROUP (ORDER BY CAST(n AS money) / 8)",
+            ["a|5.0000", "b|0.8750", "c|NULL"],
+        ),
+    ] {
+        assert_eq!(shown(&mut session, &of(what)), expected, "{what}");
+    }
+    let count = "SELECT PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY COUNT(*)) OVER () FROM (VALUES (1), (1), (2)) AS v(n) GROUP BY n";
+    assert_eq!(shown(&mut session, count), ["1.5", "1.5"]);
+    for (query, number) in [
+        ("SELECT PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY n) FROM (VALUES (1)) AS v(n)", 10_753),
+        ("SELECT PERCENTILE_DISC(0.5) OVER () FROM (VALUES (1)) AS v(n)", 10_754),
+    ] {
+        assert_eq!(numbers(&run(&mut session, query)), [number], "{query}");
+    }
+}
+
+#[test]
 fn what_there_is_not_is_refused_by_name() {
     let stage = Stage::new();
     let mut session = stage.session();
@@ -830,7 +874,10 @@ fn what_there_is_not_is_refused_by_name() {
         "EXEC sp_addlinkedserver 'x'",
         "SELECT HASHBYTES('MD5', 'x')",
         "SELECT TRY_PARSE('1' AS int)",
-        "SELECT PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY n) OVER () FROM (VALUES (1)) AS v(n)",
+        "SELECT APPROX_PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY n) FROM (VALUES (1)) AS v(n)",
+        "SELECT PERCENTILE_CONT(1.5) WITHIN GROUP (ORDER BY n) OVER () FROM (VALUES (1)) AS v(n)",
+        "SELECT PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY n) OVER () FROM (VALUES ('a')) AS v(n)",
+        "SELECT PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY n) OVER (ORDER BY n) FROM (VALUES (1)) AS v(n)",
         "SELECT * FROM sys.dm_xe_sessions",
         "SELECT * FROM msdb.dbo.sysalerts",
         "SELECT * FROM OPENROWSET('SQLNCLI', 'x', 'y')",
@@ -869,6 +916,23 @@ fn the_server_tells_what_maintenance_scripts_ask() {
     let volume = "SELECT COUNT(*) FROM sys.master_files f
                   CROSS APPLY sys.dm_os_volume_stats(f.database_id, f.file_id) v WHERE v.available_bytes <= v.total_bytes";
     assert_eq!(shown(&mut session, volume), ["1"]);
+    let of_files = "SELECT DB_NAME(s.database_id), s.file_id, s.size_on_disk_bytes / 8192 - f.size, COALESCE(s.num_of_reads, -1),
+                      CASE WHEN ABS(s.sample_ms - (SELECT ms_ticks FROM sys.dm_os_sys_info)) < 60000 THEN 'now' END
+                    FROM sys.master_files f";
+    let stats = "sys.dm_io_virtual_file_stats";
+    for from in [
+        format!("CROSS APPLY {stats}(f.database_id, f.file_id) s"),
+        format!("CROSS APPLY {stats}(f.database_id, NULL) AS s"),
+        format!("JOIN {stats}(NULL, NULL) s ON s.database_id = f.database_id"),
+        format!("CROSS JOIN {stats}(DB_ID('shop'), DEFAULT) s"),
+    ] {
+        let counted = shown(&mut session, &format!("{of_files} {from}"));
+        assert_eq!(counted, ["shop|1|0|-1|now"], "{from}");
+    }
+    let none = format!("SELECT COUNT(*) FROM {stats}(DB_ID('shop'), 2)");
+    assert_eq!(shown(&mut session, &none), ["0"]);
+    let named = "SELECT database_id - DB_ID('shop'), is_read_only FROM sys.dm_os_volume_stats(DB_ID('shop'), 1)";
+    assert_eq!(shown(&mut session, named), ["0|0"]);
     let who = run(&mut session, "EXEC sp_who2");
     assert_eq!(rows(&who).len(), 1);
     assert_eq!(rows(&who)[0].len(), 13);

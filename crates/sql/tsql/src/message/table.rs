@@ -316,6 +316,8 @@ messages! {
     10714 15 1 MERGE_INSERTS "An action of type '{}' cannot appear more than once in a '{}' clause of a MERGE statement."
     10742 15 1 OFFSET_NEGATIVE "The offset specified in a OFFSET clause may not be negative."
     10744 15 1 FETCH_NOTHING "The number of rows provided for a FETCH clause must be greater then zero."
+    10753 15 3 OVER_MISSING "The function '{}' must have an OVER clause."
+    10754 15 1 WITHIN_GROUP_MISSING "The function '{}' must have a WITHIN GROUP clause."
     11508 16 1 PARAMETER_TWICE "The undeclared parameter '{}' is used more than once in the batch being analyzed."
     13601 16 1 JSON_CONFLICT "Property '{}' cannot be generated in JSON output due to a conflict with another column name or alias. Use different names and aliases for each column in SELECT list."
     13605 16 1 JSON_NO_NAME "Column expressions and data sources without names or aliases cannot be formatted as JSON text using FOR JSON clause. Add alias to the unnamed column or table."

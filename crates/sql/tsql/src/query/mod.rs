@@ -36,6 +36,7 @@ mod number;
 mod objects;
 mod packed;
 mod parse;
+mod percentile;
 mod plan;
 mod reader;
 mod schema;

@@ -20,7 +20,7 @@ use super::cell::{cell, typed};
 use super::function::StepVariables;
 use super::plan::{QueryPlan, UsedRows, UsedTable};
 use super::schema::{RowOrigin, View};
-use super::{collation, function, single, variance};
+use super::{collation, function, percentile, single, variance};
 use crate::flow::{Stop, Variable};
 use crate::message::{self, Message};
 use crate::server::Server;
@@ -93,6 +93,7 @@ impl Sqlite {
             db.pragma_update(None, "hard_heap_limit", HEAP_MAX)?;
             function::register(&db, &refusal, &cancel, &steps)?;
             variance::register(&db)?;
+            percentile::register(&db)?;
             single::register(&db, &refusal)?;
             collation::register(&db)?;
             let asked = move || cancel.load(Ordering::Relaxed);

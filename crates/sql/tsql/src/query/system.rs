@@ -7,7 +7,7 @@
 
 use std::path::PathBuf;
 
-use longshore_facts::{cores, memory_bytes, mount_of, volume_of};
+use longshore_facts::{cores, memory_bytes, mount_of, uptime, volume_of};
 use longshore_io::FileKind;
 use longshore_pipeline::SourceSpec;
 
@@ -37,7 +37,14 @@ struct DataFile {
     database: String,
     path: PathBuf,
     /// `None`: what it takes is not known without reading it whole, as of a directory.
-    pages: Option<i64>,
+    bytes: Option<u64>,
+}
+
+impl DataFile {
+    fn pages(&self) -> Option<i64> {
+        let pages = self.bytes?.div_ceil(PAGE);
+        Some(i64::try_from(pages).unwrap_or(i64::MAX))
+    }
 }
 
 fn data_files(server: &Server) -> Vec<DataFile> {
@@ -61,12 +68,11 @@ fn data_files(server: &Server) -> Vec<DataFile> {
         };
         let stat = storage.stat(path).ok();
         let stat = stat.filter(|stat| is_whole && stat.kind == FileKind::File);
-        let pages = stat.map(|stat| stat.len.div_ceil(PAGE));
         all.push(DataFile {
             id,
             database: name,
             path: path.clone(),
-            pages: pages.map(|n| i64::try_from(n).unwrap_or(i64::MAX)),
+            bytes: stat.map(|stat| stat.len),
         });
     }
     all
@@ -103,7 +109,7 @@ fn facts(file: &DataFile) -> Facts {
         ),
         ("state", n(0)),
         ("state_desc", Value::text("ONLINE")),
-        ("size", file.pages.map_or(Value::Null, n)),
+        ("size", file.pages().map_or(Value::Null, n)),
         ("max_size", n(-1)),
         ("growth", n(0)),
         ("is_media_read_only", off.clone()),
@@ -113,11 +119,17 @@ fn facts(file: &DataFile) -> Facts {
     ]
 }
 
+/// The milliseconds since the machine was started.
+fn since_start() -> Value {
+    uptime().map_or(Value::Null, |time| whole(time.as_millis()))
+}
+
 /// The facts of the machine that scripts ask for.
 pub(super) fn machine(server: &Server, _: &str) -> Rows {
     let cores = whole(cores());
     let memory = memory_bytes().map_or(Value::Null, |bytes| whole(bytes >> 10));
     Ok(vec![vec![
+        ("ms_ticks", since_start()),
         ("cpu_count", cores.clone()),
         ("scheduler_count", cores),
         ("physical_memory_kb", memory),
@@ -141,18 +153,31 @@ pub(super) fn services(server: &Server, _: &str) -> Rows {
 pub(super) fn counters(server: &Server, _: &str) -> Rows {
     const BULK_COUNT: i64 = 65_792;
     let row = |file: DataFile| {
+        let size = file.pages().map(|n| n.saturating_mul(8));
         vec![
             ("object_name", Value::text("SQLServer:Databases")),
             ("counter_name", Value::text("Data File(s) Size (KB)")),
             ("instance_name", Value::Text(file.database)),
-            (
-                "cntr_value",
-                (file.pages).map_or(Value::Null, |n| Value::Int(n.saturating_mul(8))),
-            ),
+            ("cntr_value", size.map_or(Value::Null, Value::Int)),
             ("cntr_type", Value::Int(BULK_COUNT)),
         ]
     };
     Ok(data_files(server).into_iter().map(row).collect())
+}
+
+/// For each file of a database its numbers, the moment, and its size: nobody counts its reads and writes.
+pub(super) fn file_stats(server: &Server) -> Vec<Vec<Value>> {
+    const UNKNOWN_BEFORE_SIZE: usize = 7;
+    const UNKNOWN_AFTER_SIZE: usize = 3;
+    let now = since_start();
+    let row = |file: DataFile| {
+        let mut row = vec![Value::Int(file.id), Value::Int(1), now.clone()];
+        row.extend(vec![Value::Null; UNKNOWN_BEFORE_SIZE]);
+        row.push(file.bytes.map_or(Value::Null, whole));
+        row.extend(vec![Value::Null; UNKNOWN_AFTER_SIZE]);
+        row
+    };
+    data_files(server).into_iter().map(row).collect()
 }
 
 /// For each file of a database its numbers, and the volume that it is on.
@@ -175,7 +200,11 @@ pub(super) fn volumes(server: &Server) -> Vec<Vec<Value>> {
             text(&mount.kind),
             whole(volume.total_bytes),
             free.map_or(Value::Null, whole),
+            Value::Null,
+            Value::Null,
+            Value::Null,
             Value::bit(volume.is_read_only),
+            Value::Null,
         ]);
     }
     rows
@@ -401,7 +430,7 @@ fn older_files(server: &Server, database: Option<&str>) -> Vec<Facts> {
         let mut row = vec![
             ("fileid", Value::Int(1)),
             ("groupid", Value::Int(1)),
-            ("size", file.pages.map_or(Value::Null, Value::Int)),
+            ("size", file.pages().map_or(Value::Null, Value::Int)),
             ("maxsize", Value::Int(-1)),
             ("growth", Value::Int(0)),
             ("name", Value::text(logical.to_string_lossy())),

@@ -90,12 +90,16 @@ impl Translator<'_> {
                         plain.push(expr);
                     }
                 }
-                match (last.to_ascii_lowercase().as_str(), plain.as_slice()) {
-                    ("dm_exec_sql_text", [handle]) => {
+                let lower = last.to_ascii_lowercase();
+                match plain.as_slice() {
+                    [handle] if lower == "dm_exec_sql_text" => {
                         return self.applied_text(word, handle, alias.as_ref());
                     }
-                    ("dm_os_volume_stats", [database, file]) => {
-                        return self.volume(word, (*database, *file), alias.as_ref());
+                    [database, file] => {
+                        let called = (lower.as_str(), *database, *file);
+                        if let Some(applied) = self.applied_files(word, called, alias.as_ref())? {
+                            return Ok(applied);
+                        }
                     }
                     _ => {}
                 }

@@ -120,8 +120,6 @@ const SIMPLE: &[(&str, usize, usize, &str, &str, Type)] = &[
 /// Functions of SQL Server that are refused by name.
 const ELSEWHERE: &[&str] = &[
     "ACOS",
-    "APPLOCK_MODE",
-    "APPLOCK_TEST",
     "APPROX_COUNT_DISTINCT",
     "APPROX_PERCENTILE_CONT",
     "APPROX_PERCENTILE_DISC",
@@ -215,8 +213,6 @@ const ELSEWHERE: &[&str] = &[
     "OBJECT_ID_FROM_NODE_ID",
     "ORIGINAL_DB_NAME",
     "PARSE",
-    "PERCENTILE_CONT",
-    "PERCENTILE_DISC",
     "PERMISSIONS",
     "PRODUCT",
     "PUBLISHINGSERVERNAME",
@@ -310,8 +306,11 @@ impl Translator<'_> {
                 names => return self.own_function(names, function),
             },
         };
-        let orders_texts = name == "STRING_AGG";
-        if function.filter.is_some() || !(function.within_group.is_empty() || orders_texts) {
+        let orders = matches!(
+            name.as_str(),
+            "STRING_AGG" | "PERCENTILE_CONT" | "PERCENTILE_DISC"
+        );
+        if function.filter.is_some() || !(function.within_group.is_empty() || orders) {
             return Err(not_here(&format!("{name} with WITHIN GROUP")));
         }
         if matches!(name.as_str(), "GROUPING" | "GROUPING_ID") {
@@ -319,6 +318,12 @@ impl Translator<'_> {
         }
         if let Some(over) = &function.over {
             return self.windowed(&name, function, over);
+        }
+        if name.starts_with("PERCENTILE_") {
+            return Err(match function.within_group.is_empty() {
+                true => message::WITHIN_GROUP_MISSING.with(&[&name.to_lowercase()]),
+                false => message::OVER_MISSING.with(&[&name.to_lowercase()]),
+            });
         }
         if let Some(aggregate) = self.aggregate(&name, function)? {
             return Ok(averaged(&name, aggregate));
@@ -607,6 +612,7 @@ impl Translator<'_> {
                 TypedSql::of(format!("ntile({count})"), Type::BigInt)
             }
             "LAG" | "LEAD" | "FIRST_VALUE" | "LAST_VALUE" => self.neighbour(name, function)?,
+            "PERCENTILE_CONT" | "PERCENTILE_DISC" => self.percentile(name, function, window)?,
             "STDEV" | "STDEVP" | "VAR" | "VARP" => return Err(not_here(&format!("{name} OVER"))),
             _ => {
                 self.aggregate(name, function)?
@@ -640,6 +646,51 @@ impl Translator<'_> {
         }
         let sql = format!("{} OVER ({})", base.sql, parts.join(" ")).into();
         Ok(averaged(name, TypedSql { sql, ..base }))
+    }
+
+    /// PERCENTILE_CONT and PERCENTILE_DISC of numbers.
+    fn percentile(
+        &mut self,
+        name: &str,
+        function: &Function,
+        window: &WindowSpec,
+    ) -> Result<TypedSql, Message> {
+        let shown = name.to_lowercase();
+        let arguments = plain_arguments(function)?;
+        let [fraction] = arguments.as_slice() else {
+            return Err(message::ARGUMENT_COUNT.with(&[&shown, &1]));
+        };
+        let fraction = match fraction {
+            Expr::Value(value) => match &value.value {
+                Literal::Number(digits, _) => digits.parse::<f64>().ok(),
+                _ => None,
+            },
+            _ => None,
+        };
+        let fraction = fraction
+            .filter(|fraction| (0.0..=1.0).contains(fraction))
+            .ok_or_else(|| not_here(&format!("{name} of anything but a number from 0.0 to 1.0")))?;
+        let order = match function.within_group.as_slice() {
+            [] => return Err(message::WITHIN_GROUP_MISSING.with(&[&shown])),
+            [order] => order,
+            _ => return Err(not_here(&format!("{name} in the order of several values"))),
+        };
+        if !window.order_by.is_empty() || window.window_frame.is_some() {
+            return Err(not_here(&format!("{name} with an order or a frame in OVER")));
+        }
+        let value = self.expression(&order.expr)?;
+        let (kind, is_discrete) = (value.kind(), name == "PERCENTILE_DISC");
+        if !kind.is_number() {
+            return Err(not_here(&format!("{name} of values that are no numbers")));
+        }
+        let is_descending = !direction(order).is_empty();
+        let fraction = self.bind(Value::Float(fraction));
+        let sql = format!(
+            "ts_{shown}({}, {fraction}, {})",
+            value.sql,
+            u8::from(is_descending)
+        );
+        Ok(TypedSql::of(sql, if is_discrete { kind } else { Type::Float }))
     }
 
     /// LAG, LEAD and their kin.

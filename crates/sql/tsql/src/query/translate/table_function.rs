@@ -10,11 +10,12 @@ use sqlparser::ast::{Expr, FunctionArg, FunctionArgExpr, ObjectName, TableAlias}
 
 use super::state::{NamedTable, Translator, not_here, renamed};
 use super::tables;
+use crate::convert::convert;
 use crate::message::{self, Message};
 use crate::query::plan::UsedRows;
 use crate::query::schema::database_id;
 use crate::query::sql::Sql;
-use crate::query::system::volumes;
+use crate::query::system::{file_stats, volumes};
 use crate::statement::ground;
 use crate::tables::TableRow;
 use crate::value::{Column, Type, Value};
@@ -23,13 +24,17 @@ use crate::value::{Column, Type, Value};
 type Made = (Vec<Column>, Vec<TableRow>);
 
 /// Functions of the schema `sys` whose rows are made before the query runs.
-const KNOWN: [&str; 5] = [
+const KNOWN: [&str; 6] = [
     "dm_db_log_stats",
     "dm_exec_input_buffer",
     "dm_exec_sql_text",
-    "dm_io_virtual_file_stats",
+    FILE_STATS,
     "dm_os_file_exists",
+    VOLUME_STATS,
 ];
+
+const FILE_STATS: &str = "dm_io_virtual_file_stats";
+const VOLUME_STATS: &str = "dm_os_volume_stats";
 
 fn columns(declared: &[(&str, Type)]) -> Vec<Column> {
     declared
@@ -129,22 +134,17 @@ impl Translator<'_> {
                 ]);
                 (columns, Vec::new())
             }
-            ("dm_io_virtual_file_stats", [_, _]) => {
-                let names = [
-                    "sample_ms",
-                    "num_of_reads",
-                    "num_of_bytes_read",
-                    "io_stall_read_ms",
-                    "num_of_writes",
-                    "num_of_bytes_written",
-                    "io_stall_write_ms",
-                    "io_stall",
-                    "size_on_disk_bytes",
-                ];
-                let mut columns =
-                    columns(&[("database_id", Type::SmallInt), ("file_id", Type::SmallInt)]);
-                columns.extend(names.map(|name| Column::new(name, Type::BigInt)));
-                (columns, Vec::new())
+            (FILE_STATS | VOLUME_STATS, [database, file]) => {
+                let Some((columns, mut rows)) = self.of_files(name) else {
+                    return Ok(None);
+                };
+                for (at, wanted) in [database, file].into_iter().enumerate() {
+                    match convert(wanted, Type::Int)? {
+                        Value::Null if name == FILE_STATS => {}
+                        wanted => rows.retain(|row| row[at] == wanted),
+                    }
+                }
+                (columns, rows)
             }
             ("dm_exec_sql_text" | "dm_exec_input_buffer", _) => self.texts(),
             _ => return Ok(None),
@@ -231,31 +231,77 @@ impl Translator<'_> {
         Ok(format!(" {word} {right} ON {on}"))
     }
 
-    /// The volume of a database's file, by numbers that may be columns.
-    pub(super) fn volume(
+    /// What there is to tell of each database's file; the first columns are the numbers of both. `None`: another function.
+    fn of_files(&self, name: &str) -> Option<Made> {
+        let server = self.context.server;
+        let whole = |names: &[&'static str]| -> Vec<(&'static str, Type)> {
+            names.iter().map(|name| (*name, Type::BigInt)).collect()
+        };
+        match name {
+            FILE_STATS => {
+                let mut declared = vec![("database_id", Type::SmallInt), ("file_id", Type::SmallInt)];
+                declared.extend(whole(&[
+                    "sample_ms",
+                    "num_of_reads",
+                    "num_of_bytes_read",
+                    "io_stall_read_ms",
+                    "num_of_writes",
+                    "num_of_bytes_written",
+                    "io_stall_write_ms",
+                    "io_stall",
+                    "size_on_disk_bytes",
+                ]));
+                declared.push(("file_handle", Type::VarBinary(Some(8))));
+                declared.extend(whole(&[
+                    "io_stall_queued_read_ms",
+                    "io_stall_queued_write_ms",
+                ]));
+                Some((columns(&declared), file_stats(server)))
+            }
+            VOLUME_STATS => {
+                let declared = [
+                    ("database_id", Type::Int),
+                    ("file_id", Type::Int),
+                    ("volume_mount_point", Type::nvarchar(512)),
+                    ("volume_id", Type::nvarchar(512)),
+                    ("logical_volume_name", Type::nvarchar(512)),
+                    ("file_system_type", Type::nvarchar(512)),
+                    ("total_bytes", Type::BigInt),
+                    ("available_bytes", Type::BigInt),
+                    ("supports_compression", Type::TinyInt),
+                    ("supports_alternate_streams", Type::TinyInt),
+                    ("supports_sparse_files", Type::TinyInt),
+                    ("is_read_only", Type::TinyInt),
+                    ("is_compressed", Type::TinyInt),
+                ];
+                Some((columns(&declared), volumes(server)))
+            }
+            _ => None,
+        }
+    }
+
+    /// APPLY of a function of a database's file, by numbers that may be columns. `None`: another function.
+    pub(super) fn applied_files(
         &mut self,
         word: &str,
-        (database, file): (&Expr, &Expr),
+        (name, database, file): (&str, &Expr, &Expr),
         alias: Option<&TableAlias>,
-    ) -> Result<String, Message> {
+    ) -> Result<Option<String>, Message> {
+        let Some((columns, rows)) = self.of_files(name) else {
+            return Ok(None);
+        };
         let (database, file) = (self.expression(database)?.sql, self.expression(file)?.sql);
-        let columns = columns(&[
-            ("database_id", Type::Int),
-            ("file_id", Type::Int),
-            ("volume_mount_point", Type::nvarchar(512)),
-            ("volume_id", Type::nvarchar(512)),
-            ("logical_volume_name", Type::nvarchar(512)),
-            ("file_system_type", Type::nvarchar(512)),
-            ("total_bytes", Type::BigInt),
-            ("available_bytes", Type::BigInt),
-            ("is_read_only", Type::TinyInt),
-        ]);
-        let rows = UsedRows::Made(volumes(self.context.server));
-        let called = alias.map_or("dm_os_volume_stats", |a| a.name.value.as_str());
+        let called = alias.map_or(name, |a| a.name.value.as_str());
         let own_alias = self.new_alias();
-        let on = format!("{own_alias}.c0 = {database} AND {own_alias}.c1 = {file}");
+        let same = |column: &str, wanted: Sql| match name {
+            // NULL: all of them.
+            FILE_STATS => format!("{own_alias}.{column} = coalesce({wanted}, {own_alias}.{column})"),
+            _ => format!("{own_alias}.{column} = {wanted}"),
+        };
+        let on = format!("{} AND {}", same("c0", database), same("c1", file));
+        let rows = UsedRows::Made(rows);
         let right = self.named_rows(called.to_owned(), own_alias, columns, rows)?;
-        Ok(format!(" {word} {right} ON {on}"))
+        Ok(Some(format!(" {word} {right} ON {on}")))
     }
 
     /// Functions that give rows for what a row on their left has. `None`: another function.
