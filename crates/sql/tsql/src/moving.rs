@@ -10,7 +10,8 @@
 //!
 //! Leaves to others: the pipeline, and what news becomes which message (the statements).
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
@@ -31,6 +32,27 @@ const QUEUE: usize = 128;
 struct Reporter {
     news: SyncSender<News>,
     last: AtomicU8,
+    /// The bytes of all runs, and those of this one that are among them.
+    moved: Arc<AtomicU64>,
+    counted: AtomicU64,
+}
+
+impl Reporter {
+    fn new(news: SyncSender<News>, moved: Arc<AtomicU64>) -> Reporter {
+        Reporter {
+            news,
+            last: AtomicU8::new(0),
+            moved,
+            counted: AtomicU64::new(0),
+        }
+    }
+
+    /// Adds what this run has moved beyond what was added before.
+    fn reached(&self, bytes: u64) {
+        let before = self.counted.fetch_max(bytes, Ordering::Relaxed);
+        let more = bytes.saturating_sub(before);
+        self.moved.fetch_add(more, Ordering::Relaxed);
+    }
 }
 
 impl Observer for Reporter {
@@ -40,6 +62,7 @@ impl Observer for Reporter {
     }
 
     fn progress(&self, progress: &Progress) {
+        self.reached(progress.done_bytes);
         let Some(total) = progress.expected_bytes.filter(|t| *t > 0) else {
             return;
         };
@@ -56,23 +79,27 @@ impl Observer for Reporter {
     fn note(&self, _text: &str) {}
 }
 
-/// Runs to the end; `hear` is called on this thread. If it reports that the client is gone, the run is cancelled, and
-/// its end awaited.
+/// Runs to the end and adds its bytes to `moved`; `hear` is called on this thread. If it reports that the client is gone,
+/// the run is cancelled, and its end awaited.
 pub fn watched(
     context: &RunContext,
     request: &Request,
+    moved: &Arc<AtomicU64>,
     mut hear: impl FnMut(News) -> Result<(), ReceiverGone>,
 ) -> Result<Result<Report, Error>, ReceiverGone> {
     let (sender, receiver) = sync_channel(QUEUE);
+    let reporter = Reporter::new(sender, moved.clone());
     thread::scope(|scope| {
         let runner = thread::Builder::new()
             .name("statement".into())
             .spawn_scoped(scope, move || {
-                let reporter = Reporter {
-                    news: sender,
-                    last: AtomicU8::new(0),
-                };
-                run(context, request, &reporter)
+                let result = run(context, request, &reporter);
+                match &result {
+                    Ok(Report::Backup(report)) => reporter.reached(report.plain_bytes),
+                    Ok(Report::Restore(report)) => reporter.reached(report.plain_bytes),
+                    Ok(Report::Verify(_)) | Err(_) => {}
+                }
+                result
             });
         let runner = match runner {
             Ok(runner) => runner,
@@ -130,7 +157,7 @@ mod observer_suite;
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
 
     use super::*;
 
@@ -144,12 +171,20 @@ mod tests {
                 if !is_gone {
                     sessions.lock().unwrap().push(session);
                 }
-                Arc::new(Reporter {
-                    news,
-                    last: AtomicU8::new(0),
-                })
+                Arc::new(Reporter::new(news, Arc::default()))
             });
         }
+    }
+
+    #[test]
+    fn bytes_of_a_run_are_added_once() {
+        let (news, _session) = sync_channel(QUEUE);
+        let moved = Arc::new(AtomicU64::new(100));
+        let reporter = Reporter::new(news, moved.clone());
+        for bytes in [5, 5, 3, 8] {
+            reporter.reached(bytes);
+        }
+        assert_eq!(moved.load(Ordering::Relaxed), 108);
     }
 
     fn shown(step: u8, percents: &[u8]) -> Vec<u8> {

@@ -933,6 +933,16 @@ fn the_server_tells_what_maintenance_scripts_ask() {
     assert_eq!(shown(&mut session, &none), ["0"]);
     let named = "SELECT database_id - DB_ID('shop'), is_read_only FROM sys.dm_os_volume_stats(DB_ID('shop'), 1)";
     assert_eq!(shown(&mut session, named), ["0|0"]);
+    let counted = "SELECT cntr_value FROM sys.dm_os_performance_counters
+                   WHERE counter_name = 'Backup/Restore Throughput/sec' AND instance_name = 'shop' AND cntr_type = 272696576";
+    assert_eq!(shown(&mut session, counted), ["0"]);
+    run(&mut session, "BACKUP DATABASE shop TO DISK = 'counted.bak'");
+    let size = "SELECT backup_size FROM msdb.dbo.backupset WHERE database_name = 'shop'";
+    let moved: u64 = shown(&mut session, counted)[0].parse().unwrap();
+    let stored: u64 = shown(&mut session, size)[0].parse().unwrap();
+    assert!(moved > 0 && moved <= stored, "{moved} of {stored}");
+    run(&mut session, "RESTORE VERIFYONLY FROM DISK = 'counted.bak'");
+    assert_eq!(shown(&mut session, counted), [moved.to_string()]);
     let who = run(&mut session, "EXEC sp_who2");
     assert_eq!(rows(&who).len(), 1);
     assert_eq!(rows(&who)[0].len(), 13);

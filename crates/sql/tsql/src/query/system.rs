@@ -6,6 +6,7 @@
 //! Leaves to others: the views' columns (`schema.rs`).
 
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
 use longshore_facts::{cores, memory_bytes, mount_of, uptime, volume_of};
 use longshore_io::FileKind;
@@ -149,20 +150,32 @@ pub(super) fn services(server: &Server, _: &str) -> Rows {
     ]])
 }
 
-/// The sizes of the databases' files.
+/// The sizes of the databases' files, and the bytes that backups and restores of each have moved since the start: a counter
+/// of a rate holds its sum.
 pub(super) fn counters(server: &Server, _: &str) -> Rows {
-    const BULK_COUNT: i64 = 65_792;
-    let row = |file: DataFile| {
-        let size = file.pages().map(|n| n.saturating_mul(8));
+    const RAW_COUNT: i64 = 65_792;
+    const BULK_COUNT: i64 = 272_696_576;
+    let row = |counter: &str, database: String, value: Option<i64>, kind: i64| {
         vec![
             ("object_name", Value::text("SQLServer:Databases")),
-            ("counter_name", Value::text("Data File(s) Size (KB)")),
-            ("instance_name", Value::Text(file.database)),
-            ("cntr_value", size.map_or(Value::Null, Value::Int)),
-            ("cntr_type", Value::Int(BULK_COUNT)),
+            ("counter_name", Value::text(counter)),
+            ("instance_name", Value::Text(database)),
+            ("cntr_value", value.map_or(Value::Null, Value::Int)),
+            ("cntr_type", Value::Int(kind)),
         ]
     };
-    Ok(data_files(server).into_iter().map(row).collect())
+    let size = |file: DataFile| {
+        let kib = file.pages().map(|n| n.saturating_mul(8));
+        row("Data File(s) Size (KB)", file.database, kib, RAW_COUNT)
+    };
+    let moved = |name: String| {
+        let bytes = server.moved(&name).load(Ordering::Relaxed);
+        let bytes = i64::try_from(bytes).ok();
+        row("Backup/Restore Throughput/sec", name, bytes, BULK_COUNT)
+    };
+    let mut rows: Vec<Facts> = data_files(server).into_iter().map(size).collect();
+    rows.extend(server.database_names().into_iter().map(moved));
+    Ok(rows)
 }
 
 /// For each file of a database its numbers, the moment, and its size: nobody counts its reads and writes.

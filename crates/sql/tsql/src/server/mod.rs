@@ -126,6 +126,8 @@ pub struct Server {
     pub(crate) kept: PersistentState,
     pub(crate) keys: Keys,
     pub(crate) activities: Mutex<BTreeMap<u32, Activity>>,
+    /// How many bytes backups and restores have moved, by databases in lower case.
+    moved: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
     /// Trace flags of all sessions (`DBCC TRACEON (…, -1)`).
     pub(crate) trace_flags: Mutex<BTreeSet<i64>>,
     pub(crate) log: ErrorLog,
@@ -179,6 +181,7 @@ impl Server {
             keys: Keys::new(context),
             setup,
             activities: Mutex::default(),
+            moved: Mutex::default(),
             trace_flags: Mutex::default(),
             restoring: Mutex::default(),
             sessions: SessionList::default(),
@@ -194,6 +197,12 @@ impl Server {
         }
         server.kept.refresh();
         Arc::new(server)
+    }
+
+    /// The counter of bytes that backups and restores of a database have moved since the start.
+    pub(crate) fn moved(&self, database: &str) -> Arc<AtomicU64> {
+        let mut all = self.moved.lock();
+        all.entry(database.to_lowercase()).or_default().clone()
     }
 
     /// The catalog's path, if it exists: a query does not create it.

@@ -433,7 +433,8 @@ fn run(
     let context = session.context().equipped(&request.offload);
     let mut steps = options.stats.map(Steps::of);
     let asked = Request::Backup(request.clone());
-    let result = watched(&context, &asked, |news| {
+    let moved = session.server.moved(&database.name);
+    let result = watched(&context, &asked, &moved, |news| {
         hear(session, news, &mut steps, command, out)
     })?;
     let report = match result.map_err(|e| refusal::of(&e))? {

@@ -12,6 +12,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use longshore_catalog::{BackupRecord, MediaRecord, RestoreSequence, RestoredDatabase};
 use longshore_facts as facts;
@@ -644,7 +645,9 @@ fn verify(session: &mut Session, from: Vec<DeviceSpec>, options: &Options, out: 
     session.enter("RESTORE VERIFYONLY", &session.database);
     let mut steps = options.stats.map(Steps::of);
     let context = session.context();
-    let result = watched(&context, &Request::Verify(request), |news| {
+    // A verification neither backs up nor restores.
+    let request = Request::Verify(request);
+    let result = watched(&context, &request, &Arc::default(), |news| {
         hear(session, news, &mut steps, Command::RestoreVerifyOnly, out)
     })?;
     let report = match result.map_err(|e| refusal::of(&e))? {

@@ -130,7 +130,8 @@ pub(super) fn run(
     let context = session.context().equipped(&request.offload);
     let mut steps = options.stats.map(Steps::of);
     let asked = Request::Restore(request.clone());
-    let result = watched(&context, &asked, |news| {
+    let moved = session.server.moved(name);
+    let result = watched(&context, &asked, &moved, |news| {
         hear(session, news, &mut steps, Command::Restore, out)
     })?;
     let report = match result.map_err(|e| refusal::of(&e))? {
