@@ -37,8 +37,8 @@ use longshore_pg::client::Options;
 
 pub use base::Base;
 pub use door::{
-    Change, CheckDepth, ClusterCheck, Content, Description, Entry, EntryKind, LayoutCount, LogEnd, LogStart,
-    Source, SourceKind, SourceSummary, Volume,
+    Change, CheckDepth, ClusterCheck, Content, Description, Entry, EntryKind, LayoutCount, LogEnd,
+    LogStart, Source, SourceKind, SourceSummary, Volume,
 };
 pub use error::{BaseRefusal, Error};
 pub use options::{PostgresOptions, SourceOptions};

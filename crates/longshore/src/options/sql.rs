@@ -186,7 +186,13 @@ pub struct Sql {
     ///
     /// As sqlcmd's -q: the session goes on, at a terminal with a prompt. Without it, and without -Q and -i, all statements
     /// come from standard input. Not for scripts that are to end: use -Q.
-    #[arg(short = 'q', long, value_name = "TEXT", conflicts_with = "query", hide_short_help = true)]
+    #[arg(
+        short = 'q',
+        long,
+        value_name = "TEXT",
+        conflicts_with = "query",
+        hide_short_help = true
+    )]
     pub initial_query: Option<String>,
 
     /// End a batch that takes longer than these seconds.

@@ -8,7 +8,8 @@ use longshore_kit::{Installation, Stop, installations};
 
 use crate::stage::Stage;
 
-const DONE: &str = "DBCC execution completed. If DBCC printed error messages, contact your system administrator.";
+const DONE: &str =
+    "DBCC execution completed. If DBCC printed error messages, contact your system administrator.";
 
 /// The newest installation that has the extension.
 fn installed() -> Option<Installation> {
@@ -18,9 +19,7 @@ fn installed() -> Option<Installation> {
 }
 
 fn found(count: u32) -> String {
-    format!(
-        "CHECKDB found 0 allocation errors and {count} consistency errors in database 'main'."
-    )
+    format!("CHECKDB found 0 allocation errors and {count} consistency errors in database 'main'.")
 }
 
 #[test]
@@ -33,22 +32,41 @@ fn a_cluster_is_checked_in_all_its_databases() {
     server.psql("create database shop");
     let (number, said) = stage.refused("DBCC CHECKDB (main)");
     assert_eq!(number, 50_002, "{said}");
-    for part in ["CREATE EXTENSION amcheck", "longshore drill main", "and 2 others"] {
+    for part in [
+        "CREATE EXTENSION amcheck",
+        "longshore drill main",
+        "and 2 others",
+    ] {
         assert!(said.contains(part), "{part}: {said}");
     }
     let extensions = "select count(*) from pg_extension where extname = 'amcheck'";
     assert_eq!(server.psql(extensions), "0");
 
-    server.psql_in("postgres", "create schema \"Own\"; create extension amcheck schema \"Own\"");
-    server.psql_in("shop", "create extension amcheck; create table ware (id int primary key)");
+    server.psql_in(
+        "postgres",
+        "create schema \"Own\"; create extension amcheck schema \"Own\"",
+    );
+    server.psql_in(
+        "shop",
+        "create extension amcheck; create table ware (id int primary key)",
+    );
     let (_, said) = stage.refused("DBCC CHECKDB (main)");
     assert!(said.contains("database template1 lacks"), "{said}");
     server.psql_in("template1", "create extension amcheck");
     let said = stage.done("DBCC CHECKDB (main); SELECT @@ERROR");
     let lines: Vec<&str> = said.lines().collect();
     let sound = found(0);
-    assert_eq!(lines[..3], ["DBCC results for 'main'.", &sound, DONE], "{said}");
-    assert!(stage.done("DBCC CHECKDB (main) WITH NO_INFOMSGS").trim().is_empty());
+    assert_eq!(
+        lines[..3],
+        ["DBCC results for 'main'.", &sound, DONE],
+        "{said}"
+    );
+    assert!(
+        stage
+            .done("DBCC CHECKDB (main) WITH NO_INFOMSGS")
+            .trim()
+            .is_empty()
+    );
 
     // An index whose check would call a user's function is not checked, and that is said.
     server.psql_in(

@@ -854,7 +854,9 @@ impl Session {
         let number = u32::try_from(session).ok();
         let number = number.filter(|n| (1..=SESSION_LAST).contains(n));
         let Some(number) = number else {
-            return Err(message::KILL_INVALID.with(&[&session, &SESSION_LAST]).into());
+            return Err(message::KILL_INVALID
+                .with(&[&session, &SESSION_LAST])
+                .into());
         };
         if number < SESSION_FIRST {
             return Err(message::KILL_SYSTEM.plain().into());

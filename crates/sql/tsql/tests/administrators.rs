@@ -856,8 +856,14 @@ fn percentiles_are_between_the_values_or_among_them() {
     let count = "SELECT PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY COUNT(*)) OVER () FROM (VALUES (1), (1), (2)) AS v(n) GROUP BY n";
     assert_eq!(shown(&mut session, count), ["1.5", "1.5"]);
     for (query, number) in [
-        ("SELECT PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY n) FROM (VALUES (1)) AS v(n)", 10_753),
-        ("SELECT PERCENTILE_DISC(0.5) OVER () FROM (VALUES (1)) AS v(n)", 10_754),
+        (
+            "SELECT PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY n) FROM (VALUES (1)) AS v(n)",
+            10_753,
+        ),
+        (
+            "SELECT PERCENTILE_DISC(0.5) OVER () FROM (VALUES (1)) AS v(n)",
+            10_754,
+        ),
     ] {
         assert_eq!(numbers(&run(&mut session, query)), [number], "{query}");
     }

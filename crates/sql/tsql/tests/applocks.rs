@@ -87,7 +87,10 @@ fn a_lock_of_a_transaction_ends_with_it() {
     assert_eq!(value(&mut b, free), "1");
     // Several modes are held together.
     run(&mut a, "BEGIN TRAN");
-    for (mode, held) in [("Shared", "Shared"), ("IntentExclusive", "SharedIntentExclusive")] {
+    for (mode, held) in [
+        ("Shared", "Shared"),
+        ("IntentExclusive", "SharedIntentExclusive"),
+    ] {
         assert_eq!(value(&mut a, &get("t", mode, "Transaction", 0)), "0");
         let mode = "SELECT APPLOCK_MODE('public', 't', 'Transaction')";
         assert_eq!(value(&mut a, mode), held);
@@ -104,7 +107,11 @@ fn a_request_waits_for_the_lock_and_a_circle_has_a_victim() {
         let waits = scope.spawn(|| value(&mut b, &get("w", "Exclusive", "Session", 600_000)));
         // Seen from here, the request waits once nobody overtakes it any more.
         let shared = "SELECT APPLOCK_TEST('public', 'w', 'IntentShared', 'Session')";
-        assert_eq!(value(&mut a, shared), "1", "a session does not wait for itself");
+        assert_eq!(
+            value(&mut a, shared),
+            "1",
+            "a session does not wait for itself"
+        );
         std::thread::sleep(std::time::Duration::from_millis(50));
         assert_eq!(value(&mut a, &release("w", "Session")), "0");
         let status = waits.join().unwrap();
@@ -115,7 +122,10 @@ fn a_request_waits_for_the_lock_and_a_circle_has_a_victim() {
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| {
             let held = value(&mut b, &get("y", "Exclusive", "Session", 600_000));
-            (held, value(&mut b, &get("x", "Exclusive", "Session", 600_000)))
+            (
+                held,
+                value(&mut b, &get("x", "Exclusive", "Session", 600_000)),
+            )
         });
         // The other one holds y and waits for x by the time that this request can end at all.
         run(&mut a, "BEGIN TRAN");
@@ -177,7 +187,10 @@ fn mistakes_have_sql_server_s_messages_and_minus_999() {
     for (query, number) in [
         ("EXEC sp_getapplock 'x'", 201),
         ("SELECT APPLOCK_MODE('public', 'x', 'Nobody')", 1226),
-        ("SELECT APPLOCK_TEST('public', 'x', 'Strange', 'Session')", 1225),
+        (
+            "SELECT APPLOCK_TEST('public', 'x', 'Strange', 'Session')",
+            1225,
+        ),
         ("SELECT APPLOCK_MODE('public', 'x', 'Transaction')", 3918),
         ("SELECT APPLOCK_MODE('nobody', 'x', 'Session')", 1202),
         ("SELECT APPLOCK_MODE('public', 'x')", 174),

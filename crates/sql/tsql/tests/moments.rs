@@ -349,7 +349,10 @@ fn a_named_collation_counts_wherever_texts_are_compared() {
         (format!("n {cs} IN (SELECT 'A')"), "4"),
         (format!("n IN (SELECT UPPER('a' {cs}))"), "4"),
         (format!("n = (SELECT MAX('B' {cs}))"), "2"),
-        (format!("n = ANY (SELECT 'B' {cs} UNION ALL SELECT 'x')"), "2"),
+        (
+            format!("n = ANY (SELECT 'B' {cs} UNION ALL SELECT 'x')"),
+            "2",
+        ),
         (format!("NULLIF(n, 'B' {cs}) IS NULL"), "2"),
         (format!("n {cs} IS NOT DISTINCT FROM 'b'"), "1"),
     ] {
@@ -358,17 +361,48 @@ fn a_named_collation_counts_wherever_texts_are_compared() {
     }
     // Rows of the same texts, in an order and in groups.
     for (query, expected) in [
-        (format!("SELECT {list} FROM (SELECT TOP 2 id FROM #t ORDER BY n {bin}) x"), "2,4"),
-        (format!("SELECT COUNT(*) FROM (SELECT DISTINCT n {cs} AS n FROM #t) x"), "4"),
-        ("SELECT COUNT(*) FROM (SELECT DISTINCT n FROM #t) x".to_owned(), "2"),
-        (format!("SELECT COUNT(*) FROM (SELECT n FROM #t GROUP BY n {cs}, n) x"), "4"),
-        (format!("SELECT COUNT(*) FROM (SELECT n {cs} AS n FROM #t UNION SELECT 'a') x"), "4"),
-        (format!("SELECT COUNT(*) FROM (SELECT n {cs} AS n FROM #t EXCEPT SELECT 'a') x"), "3"),
+        (
+            format!("SELECT {list} FROM (SELECT TOP 2 id FROM #t ORDER BY n {bin}) x"),
+            "2,4",
+        ),
+        (
+            format!("SELECT COUNT(*) FROM (SELECT DISTINCT n {cs} AS n FROM #t) x"),
+            "4",
+        ),
+        (
+            "SELECT COUNT(*) FROM (SELECT DISTINCT n FROM #t) x".to_owned(),
+            "2",
+        ),
+        (
+            format!("SELECT COUNT(*) FROM (SELECT n FROM #t GROUP BY n {cs}, n) x"),
+            "4",
+        ),
+        (
+            format!("SELECT COUNT(*) FROM (SELECT n {cs} AS n FROM #t UNION SELECT 'a') x"),
+            "4",
+        ),
+        (
+            format!("SELECT COUNT(*) FROM (SELECT n {cs} AS n FROM #t EXCEPT SELECT 'a') x"),
+            "3",
+        ),
         (format!("SELECT MIN(n {bin}) FROM #t"), "A "),
-        (format!("SELECT MAX(r) FROM (SELECT ROW_NUMBER() OVER (PARTITION BY n {cs} ORDER BY id) AS r FROM #t) x"), "1"),
+        (
+            format!(
+                "SELECT MAX(r) FROM (SELECT ROW_NUMBER() OVER (PARTITION BY n {cs} ORDER BY id) AS r FROM #t) x"
+            ),
+            "1",
+        ),
         // A column of a derived table, of WITH and of a view keeps the collation that its expression has.
-        (format!("SELECT {list} FROM (SELECT id, n {cs} AS n FROM #t) x WHERE n = 'A'"), "4"),
-        (format!("WITH x AS (SELECT id, n {cs} AS n FROM #t) SELECT {list} FROM x WHERE n IN ('A', 'b')"), "1,4"),
+        (
+            format!("SELECT {list} FROM (SELECT id, n {cs} AS n FROM #t) x WHERE n = 'A'"),
+            "4",
+        ),
+        (
+            format!(
+                "WITH x AS (SELECT id, n {cs} AS n FROM #t) SELECT {list} FROM x WHERE n IN ('A', 'b')"
+            ),
+            "1,4",
+        ),
     ] {
         assert_eq!(value(&mut session, &query), expected, "{query}");
     }
@@ -412,9 +446,8 @@ fn a_named_collation_counts_wherever_texts_are_compared() {
         assert_eq!(common::said(&record), [text], "{query}");
     }
     // The same two sides, one of which names a collation.
-    let query = format!(
-        "SELECT COUNT(*) FROM #t t JOIN (SELECT n {cs} AS n FROM #t) x ON x.n = t.n {cs}"
-    );
+    let query =
+        format!("SELECT COUNT(*) FROM #t t JOIN (SELECT n {cs} AS n FROM #t) x ON x.n = t.n {cs}");
     assert_eq!(value(&mut session, &query), "4");
     // A table's texts have the server's collation.
     let record = run(&mut session, &format!("SELECT n {cs} AS m INTO #u FROM #t"));

@@ -132,7 +132,8 @@ fn connect(storage: &dyn Storage, options: &Options) -> Result<Connection, Error
 
 /// Those that `pg_amcheck --all` checks.
 fn databases(connection: &mut Connection) -> Result<Vec<String>, Error> {
-    let sql = "select datname from pg_database where datallowconn and datconnlimit <> -2 order by oid";
+    let sql =
+        "select datname from pg_database where datallowconn and datconnlimit <> -2 order by oid";
     let rows = connection.query_within(sql, PATIENCE).map_err(failed)?;
     let name = |row| rows.text(row, 0).map(str::to_owned).map_err(misread);
     (0..rows.len()).map(name).collect()

@@ -169,9 +169,8 @@ impl Label {
     pub fn of_text(self, kind: Type) -> Result<Label, Message> {
         match &self {
             Label::Conflict(a, b, operator) if kind.is_text() && !kind.is_national() => {
-                Err(message::COLLATION_OF_VALUE.with(&[
-                    &"varchar", &"varchar", &b.name, &a.name, operator,
-                ]))
+                Err(message::COLLATION_OF_VALUE
+                    .with(&[&"varchar", &"varchar", &b.name, &a.name, operator]))
             }
             _ => Ok(self),
         }
@@ -180,13 +179,10 @@ impl Label {
     /// Nothing, for a column of a result: it has a collation. Errors: 451; `place` counts from 1.
     pub fn as_column(&self, clause: &str, place: usize) -> Result<(), Message> {
         match self {
-            Label::Conflict(a, b, operator) => Err(message::COLLATION_OF_COLUMN.with(&[
-                &b.name,
-                &a.name,
-                operator,
-                &clause,
-                &place,
-            ])),
+            Label::Conflict(a, b, operator) => {
+                Err(message::COLLATION_OF_COLUMN
+                    .with(&[&b.name, &a.name, operator, &clause, &place]))
+            }
             _ => Ok(()),
         }
     }
@@ -264,7 +260,10 @@ mod tests {
         assert_eq!(of(none, explicit(&bin)), Ok(explicit(&bin)));
         // The server's own collation has two names.
         assert_eq!(
-            of(explicit(&named("DATABASE_DEFAULT")), explicit(&named(SERVER))),
+            of(
+                explicit(&named("DATABASE_DEFAULT")),
+                explicit(&named(SERVER))
+            ),
             Ok(explicit(&named(SERVER)))
         );
         assert_eq!(explicit(&bin).of_column(), implicit(&bin));

@@ -168,7 +168,10 @@ mod tests {
     #[test]
     fn a_fraction_between_values_is_between_them() {
         for (fraction, expected) in [(0.0, 10.0), (0.5, 25.0), (0.25, 17.5), (1.0, 40.0)] {
-            assert_eq!(of("cont", fraction, &[40, 20, 10, 30]), Value::Real(expected));
+            assert_eq!(
+                of("cont", fraction, &[40, 20, 10, 30]),
+                Value::Real(expected)
+            );
         }
         assert_eq!(of("cont", 0.3, &[5]), Value::Real(5.0));
         assert_eq!(of("cont", 0.3, &[]), Value::Null);

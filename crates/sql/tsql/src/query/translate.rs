@@ -305,7 +305,9 @@ impl Translator<'_> {
             };
             let at = at.filter(|n| *n <= selected.columns.len());
             let at = at.ok_or_else(|| message::COLUMN_UNKNOWN.with(&[&order.expr]))?;
-            selected.label(at - 1).as_column("ORDER BY", words.len() + 1)?;
+            selected
+                .label(at - 1)
+                .as_column("ORDER BY", words.len() + 1)?;
             words.push(format!("{at}{}", direction(order)));
         }
         if !words.is_empty() {

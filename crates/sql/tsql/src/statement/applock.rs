@@ -176,8 +176,7 @@ fn wait(
 }
 
 pub(super) fn release(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
-    let [resource, owner, principal] =
-        arguments.of(["@resource", "@lockowner", "@dbprincipal"])?;
+    let [resource, owner, principal] = arguments.of(["@resource", "@lockowner", "@dbprincipal"])?;
     let owner = owner.map_or(Some("Transaction".to_owned()), |o| word(&o));
     let Some(is_transaction) = is_transaction(owner.as_deref()) else {
         return mistaken(not_recognized(owner.as_deref(), "@LockOwner"), out);

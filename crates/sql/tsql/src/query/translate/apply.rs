@@ -75,7 +75,12 @@ impl Translator<'_> {
                     selected.as_table()
                 );
                 let labels = selected.column_labels();
-                self.packed(String::new(), (selected.columns, labels), Some(alias), &rows)?
+                self.packed(
+                    String::new(),
+                    (selected.columns, labels),
+                    Some(alias),
+                    &rows,
+                )?
             }
             TableFactor::Table {
                 name,

@@ -676,7 +676,9 @@ impl Translator<'_> {
             _ => return Err(not_here(&format!("{name} in the order of several values"))),
         };
         if !window.order_by.is_empty() || window.window_frame.is_some() {
-            return Err(not_here(&format!("{name} with an order or a frame in OVER")));
+            return Err(not_here(&format!(
+                "{name} with an order or a frame in OVER"
+            )));
         }
         let value = self.expression(&order.expr)?;
         let (kind, is_discrete) = (value.kind(), name == "PERCENTILE_DISC");
@@ -690,7 +692,10 @@ impl Translator<'_> {
             value.sql,
             u8::from(is_descending)
         );
-        Ok(TypedSql::of(sql, if is_discrete { kind } else { Type::Float }))
+        Ok(TypedSql::of(
+            sql,
+            if is_discrete { kind } else { Type::Float },
+        ))
     }
 
     /// LAG, LEAD and their kin.
@@ -904,7 +909,9 @@ impl Translator<'_> {
                     branches.push((is, self.widened(value, kind)));
                 }
                 let made = TypedSql::new(Sql::case(branches, None), kind);
-                Ok(Some(made.labelled(label.of_text(kind.unwrap_or(Type::Int))?)))
+                Ok(Some(
+                    made.labelled(label.of_text(kind.unwrap_or(Type::Int))?),
+                ))
             }
             ("FORMAT", [value, pattern, culture @ ..]) if culture.len() <= 1 => {
                 if let Some(culture) = culture.first() {

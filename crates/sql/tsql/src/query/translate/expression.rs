@@ -20,8 +20,7 @@ use super::comparison::{Side, Sides, comparison, operation};
 use super::grouped::{aggregate, is_one};
 use super::lookup::DBO;
 use super::state::{
-    SQL_LEN_MAX, SelectPurpose, Translator, TypedSql, column_alias, folded, not_here,
-    position,
+    SQL_LEN_MAX, SelectPurpose, Translator, TypedSql, column_alias, folded, not_here, position,
 };
 use super::tables;
 use crate::convert::{MONEY_SCALE, PRECISION_MAX, type_of};
@@ -129,9 +128,7 @@ impl Translator<'_> {
                 let inner = self.expression(expr)?;
                 match (&inner.label, inner.kind) {
                     (Label::Explicit(_), _) => Err(message::COLLATED_TWICE.plain()),
-                    (_, Some(kind)) if !kind.is_text() => {
-                        Err(message::COLLATE_TYPE.with(&[&kind]))
-                    }
+                    (_, Some(kind)) if !kind.is_text() => Err(message::COLLATE_TYPE.with(&[&kind])),
                     _ => Ok(inner.labelled(label)),
                 }
             }

@@ -374,7 +374,13 @@ impl Translator<'_> {
         let mut logins = (server.setup.logins)();
         logins.extend([OWNER.to_owned(), self.context.login.user.clone()]);
         let roles = SERVER_ROLES.iter().flat_map(|role| {
-            let row = |login: &String| vec![Value::text(*role), Value::text(login.as_str()), Value::Int(1)];
+            let row = |login: &String| {
+                vec![
+                    Value::text(*role),
+                    Value::text(login.as_str()),
+                    Value::Int(1),
+                ]
+            };
             logins.iter().map(row).collect::<Vec<_>>()
         });
         self.membership(role, member, roles.collect())
@@ -386,7 +392,11 @@ impl Translator<'_> {
         let mut rows = Vec::new();
         for (role, is_in) in DATABASE_ROLES {
             let mut row = |member: &str, is: bool| {
-                rows.push(vec![Value::text(*role), Value::text(member), Value::bit(is)]);
+                rows.push(vec![
+                    Value::text(*role),
+                    Value::text(member),
+                    Value::bit(is),
+                ]);
             };
             row(DBO, *is_in);
             // Every user is in `public`, and these are in no other role.

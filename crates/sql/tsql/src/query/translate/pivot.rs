@@ -18,8 +18,8 @@ use sqlparser::ast::{
 };
 
 use super::state::{
-    NamedTable, SelectedColumns, Translator, column_alias, folded, is_hidden, not_here,
-    position, renamed,
+    NamedTable, SelectedColumns, Translator, column_alias, folded, is_hidden, not_here, position,
+    renamed,
 };
 use crate::message::{self, Message};
 use crate::query::collation::Label;
@@ -267,7 +267,10 @@ impl Translator<'_> {
         for i in 0..count {
             let all = rows.iter().filter_map(|row| row[i].kind);
             kinds.push(all.reduce(wider));
-            labels.push(Label::of_all(rows.iter().map(|row| row[i].text_label()), "UNION ALL")?);
+            labels.push(Label::of_all(
+                rows.iter().map(|row| row[i].text_label()),
+                "UNION ALL",
+            )?);
         }
         let mut written = Vec::new();
         for row in rows {

@@ -239,7 +239,8 @@ impl Translator<'_> {
         };
         match name {
             FILE_STATS => {
-                let mut declared = vec![("database_id", Type::SmallInt), ("file_id", Type::SmallInt)];
+                let mut declared =
+                    vec![("database_id", Type::SmallInt), ("file_id", Type::SmallInt)];
                 declared.extend(whole(&[
                     "sample_ms",
                     "num_of_reads",
@@ -295,7 +296,9 @@ impl Translator<'_> {
         let own_alias = self.new_alias();
         let same = |column: &str, wanted: Sql| match name {
             // NULL: all of them.
-            FILE_STATS => format!("{own_alias}.{column} = coalesce({wanted}, {own_alias}.{column})"),
+            FILE_STATS => {
+                format!("{own_alias}.{column} = coalesce({wanted}, {own_alias}.{column})")
+            }
             _ => format!("{own_alias}.{column} = {wanted}"),
         };
         let on = format!("{} AND {}", same("c0", database), same("c1", file));
