@@ -61,8 +61,15 @@ impl Values {
     fn discrete(&self) -> Value {
         let count = self.all.len() as f64;
         let reaches = |at: usize| (at + 1) as f64 / count >= self.fraction;
-        let found = (0..self.all.len()).find(|at| reaches(*at));
-        found.map_or(Value::Null, |at| self.all[at].clone())
+        let (mut low, mut high) = (0, self.all.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            match reaches(middle) {
+                true => high = middle,
+                false => low = middle + 1,
+            }
+        }
+        self.all.get(low).map_or(Value::Null, Value::clone)
     }
 
     fn continuous(&self) -> Value {
