@@ -914,30 +914,40 @@ impl Translator<'_> {
                 ))
             }
             ("FORMAT", [value, pattern, culture @ ..]) if culture.len() <= 1 => {
-                if let Some(culture) = culture.first() {
-                    self.check_culture(culture)?;
-                }
-                let value = self.expression(value)?;
-                let pattern = self.as_text(pattern)?;
-                let word = match value.kind() {
-                    Type::Time(_) => "t",
-                    kind if kind.is_moment() => "m",
-                    _ => "n",
-                };
-                if !value.kind().is_moment() && !value.kind().is_number() {
-                    let kind = value.kind();
-                    return Err(message::ARGUMENT_TYPE.with(&[
-                        &kind as &dyn std::fmt::Display,
-                        &1,
-                        &"format",
-                    ]));
-                }
-                let word = self.bind(Value::text(word));
-                let sql = Sql::call("ts_format", [value.sql, word, pattern]);
-                Ok(Some(TypedSql::of(sql, Type::NVarChar(Some(4000)))))
+                self.formatted(value, pattern, culture.first()).map(Some)
             }
             _ => Ok(None),
         }
+    }
+
+    /// FORMAT of a number or a moment.
+    fn formatted(
+        &mut self,
+        value: &Expr,
+        pattern: &Expr,
+        culture: Option<&&Expr>,
+    ) -> Result<TypedSql, Message> {
+        if let Some(culture) = culture {
+            self.check_culture(culture)?;
+        }
+        let value = self.expression(value)?;
+        let pattern = self.as_text(pattern)?;
+        let word = match value.kind() {
+            Type::Time(_) => "t",
+            kind if kind.is_moment() => "m",
+            _ => "n",
+        };
+        if !value.kind().is_moment() && !value.kind().is_number() {
+            let kind = value.kind();
+            return Err(message::ARGUMENT_TYPE.with(&[
+                &kind as &dyn std::fmt::Display,
+                &1,
+                &"format",
+            ]));
+        }
+        let word = self.bind(Value::text(word));
+        let sql = Sql::call("ts_format", [value.sql, word, pattern]);
+        Ok(TypedSql::of(sql, Type::NVarChar(Some(4000))))
     }
 
     /// Functions whose arguments have types of their own. Errors: 50002 for a form that is not known here.

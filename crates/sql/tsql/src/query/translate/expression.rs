@@ -40,6 +40,9 @@ fn not(negated: bool) -> &'static str {
     if negated { "NOT " } else { "" }
 }
 
+/// Two sides of a comparison, and the label of both if they are texts.
+type Pair = (Side<Sql>, Side<Sql>, Option<Label>);
+
 impl Translator<'_> {
     pub(super) fn expression(&mut self, expr: &Expr) -> Result<TypedSql, Message> {
         let typed = self.unheld(expr)?;
@@ -579,12 +582,7 @@ impl Translator<'_> {
     }
 
     /// The same with the label of both, if they are compared as texts.
-    fn pair(
-        &mut self,
-        left: &Expr,
-        word: &'static str,
-        right: &Expr,
-    ) -> Result<(Side<Sql>, Side<Sql>, Option<Label>), Message> {
+    fn pair(&mut self, left: &Expr, word: &'static str, right: &Expr) -> Result<Pair, Message> {
         let (left, left_reach) = self.watched(|t| t.expression(left))?;
         let (right, right_reach) = self.watched(|t| t.expression(right))?;
         let label = left
