@@ -10,7 +10,7 @@
 //! - When a change returns, the file is durable as it then is, whoever made it.
 //! - The lock file is never removed, so that all programs lock the same file.
 //! - A file of its directory ([`SmallFile::of_its_directory`]) belongs to the directory's owner, whoever changes it with the right
-//!   to give files away.
+//!   to give files away. Owner and mode are set by the open file: who may change names there cannot have another file changed.
 //!
 //! Leaves to others: the meaning of a file's content (the callers).
 
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::{Attributes, Clock, Dir, File, OpenHow, Stat, Via};
+use crate::{Clock, Dir, File, OpenHow, Stat, Via};
 
 /// How long a change waits for changes by other programs.
 const WAIT: Duration = Duration::from_secs(10);
@@ -109,21 +109,18 @@ impl SmallFile {
         let name = SmallFile::lock_name(&self.name);
         let until = clock.now() + WAIT;
         loop {
-            let file = match self.dir.open(&name, OpenHow::CreateNew) {
+            let file = match self.make(&name) {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                    self.dir.open_to_lock(&name)?
+                    let file = self.dir.open_to_lock(&name)?;
+                    // An earlier change may have been killed before it could.
+                    if self.is_of_directory {
+                        self.dir.give_to_its_owner(&*file)?;
+                    }
+                    file
                 }
-                opened => opened?,
+                made => made?,
             };
             let own = file.stat()?;
-            // Also if an earlier change was killed before it could.
-            if let Some(owner) = self.owner()?.filter(|owner| owner.0 != own.uid) {
-                let attributes = Attributes {
-                    owner: Some(owner),
-                    ..Attributes::default()
-                };
-                self.dir.set_attributes(&name, &attributes)?;
-            }
             let same = |now: Stat| (now.dev, now.ino) == (own.dev, own.ino);
             // If the lock file was removed before we had the lock, other programs lock a different file.
             if file.try_lock()? && self.dir.stat(&name).is_ok_and(same) {
@@ -137,13 +134,12 @@ impl SmallFile {
         }
     }
 
-    /// The owner and group that a new file gets; `None`: this process's.
-    fn owner(&self) -> io::Result<Option<(u32, u32)>> {
-        if !self.is_of_directory {
-            return Ok(None);
+    /// A new file, with the owner that it is to have.
+    fn make(&self, name: &Path) -> io::Result<Arc<dyn File>> {
+        match self.is_of_directory {
+            true => self.dir.create_for_its_owner(name),
+            false => self.dir.open(name, OpenHow::CreateNew),
         }
-        let stat = self.dir.stat(Path::new(""))?;
-        Ok(Some((stat.uid, stat.gid)))
     }
 
     /// Replaces the file. The caller must hold the lock.
@@ -156,14 +152,9 @@ impl SmallFile {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let new = with_ending(&self.name, &format!("{NEW}{}-{number}", std::process::id()));
         let write = || {
-            let file = self.dir.open(&new, OpenHow::CreateNew)?;
+            let file = self.make(&new)?;
             file.write_all_at(bytes, 0, Via::Cache)?;
-            let attributes = Attributes {
-                mode: Some(mode),
-                owner: self.owner()?,
-                ..Attributes::default()
-            };
-            self.dir.set_attributes(&new, &attributes)?;
+            file.set_mode(mode)?;
             file.sync()?;
             self.dir.rename(&new, &self.name)
         };
@@ -200,7 +191,7 @@ fn with_ending(name: &Path, ending: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Fault, Host, HostClock, Op, SimClock, SimDisk, Storage};
+    use crate::{Attributes, Fault, Host, HostClock, Op, SimClock, SimDisk, Storage};
 
     fn add(file: &SmallFile, line: &str) -> io::Result<()> {
         file.change(&HostClock, 0o600, |before| {
@@ -328,6 +319,158 @@ mod tests {
             let lost: Vec<bool> = lost.collect();
             assert_eq!(lost, [is_forgotten], "one step is between name and sync");
         }
+    }
+
+    /// The owner of the directory, who may change names in it.
+    const OWNER: (u32, u32) = (26, 26);
+
+    /// A directory of the owner's, in which root has two files, one of them without content.
+    struct Owned {
+        disk: SimDisk,
+        dir: Arc<dyn Dir>,
+        file: SmallFile,
+        roots: [Arc<dyn File>; 2],
+    }
+
+    impl Owned {
+        fn new() -> Owned {
+            let (disk, file) = disk(0, None);
+            disk.write_file("/d/empty", b"").unwrap();
+            disk.write_file("/d/full", b"secret").unwrap();
+            let dir = disk.dir(Path::new("/d")).unwrap();
+            own(&*dir, "", OWNER);
+            let open = |name| dir.open(Path::new(name), OpenHow::Read).unwrap();
+            let roots = ["empty", "full"].map(open);
+            let file = file.of_its_directory();
+            Owned {
+                disk,
+                dir,
+                file,
+                roots,
+            }
+        }
+
+        fn put(&self) -> io::Result<()> {
+            put(&self.file, Some(b"after"))
+        }
+
+        fn owner_of(&self, name: &str) -> (u32, u32) {
+            let stat = self.dir.stat(Path::new(name)).unwrap();
+            (stat.uid, stat.gid)
+        }
+
+        /// Fails if root has lost one of its files, or the mode of one was changed.
+        fn root_has_its_files(&self, at: &str) {
+            for file in &self.roots {
+                let stat = file.stat().unwrap();
+                assert_eq!((stat.uid, stat.gid, stat.mode), (0, 0, 0o644), "{at}");
+            }
+        }
+    }
+
+    fn own(dir: &dyn Dir, name: &str, owner: (u32, u32)) {
+        let attributes = Attributes {
+            owner: Some(owner),
+            ..Attributes::default()
+        };
+        dir.set_attributes(Path::new(name), &attributes).unwrap();
+    }
+
+    /// Has a file of root's take all names of the small file: by a hard link, or as its only name.
+    fn take_the_names(dir: &dyn Dir, by_link: bool) {
+        for name in dir.list().unwrap().map(Result::unwrap) {
+            if !name.as_encoded_bytes().starts_with(b"list") {
+                continue;
+            }
+            let name = Path::new(&name);
+            dir.remove_file(name).unwrap();
+            match by_link {
+                true => dir.hard_link(Path::new("empty"), name).unwrap(),
+                // Only the first one finds it.
+                false => drop(dir.rename(Path::new("full"), name)),
+            }
+        }
+    }
+
+    /// Goal: the owner of the directory gets no file of root's by exchanging names, at whatever call.
+    #[test]
+    fn a_file_that_takes_the_name_during_any_call_is_not_given_away() {
+        let whole = Owned::new();
+        whole.put().unwrap();
+        for name in ["list", "list.lock"] {
+            assert_eq!(whole.owner_of(name), OWNER, "{name}");
+        }
+        for by_link in [true, false] {
+            let mut exchanged = 0;
+            for call in 1.. {
+                let owned = Owned::new();
+                let dir = owned.dir.clone();
+                let is_done = Arc::new(AtomicU64::new(0));
+                let done = is_done.clone();
+                let exchange = Fault::meanwhile(move || {
+                    done.store(1, Ordering::Relaxed);
+                    take_the_names(&*dir, by_link);
+                });
+                owned.disk.inject(exchange.nth(call).times(1));
+                // Some are refused, and some are not the file's any longer.
+                let _refused = owned.put();
+                if is_done.load(Ordering::Relaxed) == 0 {
+                    break;
+                }
+                owned.root_has_its_files(&format!("call {call}, by a link: {by_link}"));
+                exchanged += 1;
+            }
+            assert!(exchanged > 10, "{exchanged}");
+        }
+    }
+
+    #[test]
+    fn a_lock_that_is_a_link_or_has_content_is_refused_and_a_third_users_is_left() {
+        type Lock = fn(&dyn Dir) -> io::Result<()>;
+        let lock = Path::new("list.lock");
+        let locks: [(&str, Lock); 3] = [
+            ("a hard link", |dir| {
+                dir.hard_link(Path::new("empty"), Path::new("list.lock"))
+            }),
+            ("a symbolic link", |dir| {
+                dir.symlink(Path::new("empty"), Path::new("list.lock"))
+            }),
+            ("a file with content", |dir| {
+                dir.rename(Path::new("full"), Path::new("list.lock"))
+            }),
+        ];
+        for (of, put_there) in locks {
+            let owned = Owned::new();
+            put_there(&*owned.dir).unwrap();
+            owned.put().expect_err(of);
+            owned.root_has_its_files(of);
+        }
+        let owned = Owned::new();
+        drop(owned.dir.open(lock, OpenHow::CreateNew).unwrap());
+        own(&*owned.dir, "list.lock", (7, 7));
+        owned.put().unwrap();
+        assert_eq!(owned.owner_of("list.lock"), (7, 7));
+        assert_eq!(owned.owner_of("list"), OWNER);
+    }
+
+    #[test]
+    fn a_lock_that_a_killed_change_left_to_root_is_given() {
+        let owned = Owned::new();
+        let lock = Path::new("list.lock");
+        drop(owned.dir.open(lock, OpenHow::CreateNew).unwrap());
+        owned.put().unwrap();
+        assert_eq!(owned.owner_of("list.lock"), OWNER);
+    }
+
+    /// The owner could not open a lock that stays another user's, and would change nothing any more.
+    #[test]
+    fn without_the_right_to_give_a_change_fails_and_leaves_no_lock() {
+        let owned = Owned::new();
+        let without = Fault::errno(libc::EPERM).on(Op::SetAttributes);
+        owned.disk.inject(without);
+        let refused = owned.put().unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+        assert!(owned.dir.stat(Path::new("list.lock")).is_err());
     }
 
     #[test]

@@ -224,6 +224,14 @@ pub trait DirAttributes {
     fn remove_xattr(&self, _name: &Path, _xattr: &[u8]) -> io::Result<()> {
         Ok(())
     }
+
+    /// Gives this directory itself to another owner and group, by the open directory and not by a name. `false`, with
+    /// nothing changed, if it does not belong to this process's effective user.
+    ///
+    /// Errors: `DirectoryNotEmpty` if something is in it; `PermissionDenied` without the right to give to this owner.
+    fn give(&self, _owner: (u32, u32)) -> io::Result<bool> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// Makes changes durable.
@@ -289,6 +297,47 @@ impl dyn Dir + '_ {
         replaced.map(|()| own)
     }
 
+    /// Makes the file `name`, which belongs to this directory's owner from the start
+    /// ([`give_to_its_owner`](Self::give_to_its_owner)). If it cannot be given, it is removed again.
+    pub fn create_for_its_owner(&self, name: &Path) -> io::Result<Arc<dyn File>> {
+        let file = self.open(name, OpenHow::CreateNew)?;
+        self.give_to_its_owner(&*file).inspect_err(|_| {
+            // The owner, who could not open it, would be in its way for ever.
+            let _left = self.remove_file(name);
+        })?;
+        Ok(file)
+    }
+
+    /// Gives an open file of this directory, which is empty, to the directory's owner, who has to change it.
+    ///
+    /// The owner may exchange names at any time, and have a file of this process's user get the name: one with content, or
+    /// with another name, is never given. A file of a third user is left as it is, without an error: its owner answers for it.
+    /// Lack of the right to give is an error, unless root owns the directory, who can change the file as it is.
+    ///
+    /// Errors: `InvalidInput` if the file has content or other names; `PermissionDenied`.
+    pub fn give_to_its_owner(&self, file: &dyn File) -> io::Result<()> {
+        let (here, stat) = (self.stat(Path::new(""))?, file.stat()?);
+        if stat.uid == here.uid {
+            return Ok(());
+        }
+        if stat.len > 0 {
+            let text = "a file with content is not given to the owner of its directory";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        unless_roots(file.give((here.uid, here.gid)), here.uid)
+    }
+
+    /// As [`give_to_its_owner`](Self::give_to_its_owner), the directory `name` of this one, while nothing is in it.
+    ///
+    /// Errors: `DirectoryNotEmpty`, `PermissionDenied`.
+    pub fn give_dir_to_its_owner(&self, name: &Path) -> io::Result<()> {
+        let here = self.stat(Path::new(""))?;
+        if self.stat(name)?.uid == here.uid {
+            return Ok(());
+        }
+        unless_roots(self.dir(name)?.give((here.uid, here.gid)), here.uid)
+    }
+
     /// Copies the extended attributes of `from` to `to`, as far as both file systems and this user's rights allow. If
     /// an access control list cannot be copied, `to` grants rights to its owner only.
     pub fn copy_xattrs(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -303,6 +352,14 @@ impl dyn Dir + '_ {
             }
         }
         Ok(())
+    }
+}
+
+/// The result of giving something to `owner`: root needs no gift.
+fn unless_roots(given: io::Result<bool>, owner: u32) -> io::Result<()> {
+    match given {
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied && owner == 0 => Ok(()),
+        given => given.map(drop),
     }
 }
 
@@ -375,6 +432,24 @@ pub trait FileWrite {
     }
 }
 
+/// Mode and owner of an open file, whatever has its name now. They are durable like attributes that are set by name. A file
+/// that no directory has needs none.
+pub trait FileAttributes {
+    /// Sets the permission bits: 0 to 0o7777.
+    fn set_mode(&self, _mode: u32) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Gives the file to another owner and group. `false`, with nothing changed, if it does not belong to this process's
+    /// effective user.
+    ///
+    /// Errors: `InvalidInput` if it is not a regular file, or has more names than one: another of them may be in a
+    /// directory of somebody else; `PermissionDenied` without the right to give to this owner.
+    fn give(&self, _owner: (u32, u32)) -> io::Result<bool> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
 /// Locks of a file, which end with its handle.
 pub trait FileLock {
     /// Takes an exclusive advisory lock (`flock`) that ends with this handle; `false` if another handle holds it.
@@ -404,9 +479,9 @@ pub trait FileLock {
 
 /// An open regular file, or a block device ([`Storage::disk`]), whose length is its size. All methods may be called
 /// from several threads at once.
-pub trait File: FileRead + FileWrite + FileLock + Send + Sync + Debug {}
+pub trait File: FileRead + FileWrite + FileAttributes + FileLock + Send + Sync + Debug {}
 
-impl<T: FileRead + FileWrite + FileLock + Send + Sync + Debug> File for T {}
+impl<T: FileRead + FileWrite + FileAttributes + FileLock + Send + Sync + Debug> File for T {}
 
 /// A write that failed. Before, it had done a part.
 #[derive(Debug)]

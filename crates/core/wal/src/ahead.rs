@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use longshore_crypt::TagKey;
-use longshore_io::{Attributes, Clock, Dir, File, OpenHow, Stat, Storage, Via};
+use longshore_io::{Clock, Dir, File, OpenHow, Stat, Storage, Via};
 use longshore_pg::wal::{
     MadeTablespace, NotRecords, PAGE_HEADER_LEN, Records, SegmentHeader, WalName, restored_from,
     segments, segments_in,
@@ -200,14 +200,16 @@ impl PgWal {
         let name = Path::new(PLACE).join(lock);
         let io = |e| Error::io("lock", self.path.join(&name))(e);
         self.make_place()?;
-        let file = match self.dir.open(&name, OpenHow::CreateNew) {
+        // The server has to lock what root has made.
+        let file = match self.dir.create_for_its_owner(&name) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                self.dir.open(&name, OpenHow::ReadWrite).map_err(io)?
+                let file = self.dir.open(&name, OpenHow::ReadWrite).map_err(io)?;
+                // An earlier call may have been killed before it could.
+                self.dir.give_to_its_owner(&*file).map_err(io)?;
+                file
             }
             made => made.map_err(io)?,
         };
-        // Also if an earlier call was killed before it could.
-        self.give(&name).map_err(io)?;
         let ours = file.try_lock().map_err(io)?;
         Ok(ours.then_some(AheadLock { _lock: file }))
     }
@@ -219,25 +221,15 @@ impl PgWal {
         if !is_there {
             made.map_err(io)?;
         }
-        self.give(Path::new(PLACE)).map_err(io)?;
+        // The server has to make files in what root has made.
+        self.dir
+            .give_dir_to_its_owner(Path::new(PLACE))
+            .map_err(io)?;
         match is_there {
             true => Ok(()),
             // Files in it are durable only with its own name.
             false => self.dir.sync(Path::new("")).map_err(io),
         }
-    }
-
-    /// Gives what root has made in pg_wal to the owner of pg_wal, whose server has to change it.
-    fn give(&self, name: &Path) -> io::Result<()> {
-        let (made, wal) = (self.dir.stat(name)?, self.dir.stat(Path::new(""))?);
-        if made.uid == wal.uid {
-            return Ok(());
-        }
-        let attributes = Attributes {
-            owner: Some((wal.uid, wal.gid)),
-            ..Attributes::default()
-        };
-        self.dir.set_attributes(name, &attributes)
     }
 
     /// The directory of notes, which is made if need be, and whose own name is durable: the process that made it may have been
@@ -248,7 +240,7 @@ impl PgWal {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                 made => made?,
             }
-            self.give(Path::new(PLACE))?;
+            self.dir.give_dir_to_its_owner(Path::new(PLACE))?;
             let place = self.dir.dir(Path::new(PLACE))?;
             if place.stat(Path::new(first)).is_err() {
                 self.dir.sync(Path::new(""))?;

@@ -11,7 +11,7 @@ use std::io;
 use std::ops::Range;
 
 use longshore_facts as facts;
-use longshore_io::{FileKind, FileLock, FileRead, FileWrite, Stat, Via};
+use longshore_io::{FileAttributes, FileKind, FileLock, FileRead, FileWrite, Stat, Via};
 use parking_lot::RwLock;
 
 #[derive(Debug)]
@@ -115,6 +115,8 @@ impl FileWrite for MemoryFile {
         Err(io::ErrorKind::Unsupported.into())
     }
 }
+
+impl FileAttributes for MemoryFile {}
 
 impl FileLock for MemoryFile {
     /// No other handle reaches it.

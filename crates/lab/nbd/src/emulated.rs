@@ -24,7 +24,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use longshore_io::{
-    Clock, Dir, File, FileLock, FileRead, FileWrite, Host, HostClock, Stat, Storage, Via,
+    Clock, Dir, File, FileAttributes, FileLock, FileRead, FileWrite, Host, HostClock, Stat,
+    Storage, Via,
 };
 use longshore_policy::model::{Device, Nanos, Op, Profile, Request};
 use parking_lot::{Condvar, Mutex};
@@ -343,6 +344,8 @@ impl FileWrite for EmulatedDevice {
         self.file.sync_with_times()
     }
 }
+
+impl FileAttributes for EmulatedDevice {}
 
 impl FileLock for EmulatedDevice {
     fn try_lock(&self) -> io::Result<bool> {

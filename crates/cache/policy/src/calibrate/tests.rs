@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use longshore_io::{Clock, FileLock, FileRead, FileWrite, HostClock, SimClock, SimDisk, Stat, Via};
+use longshore_io::{
+    Clock, FileAttributes, FileLock, FileRead, FileWrite, HostClock, SimClock, SimDisk, Stat, Via,
+};
 use proptest::prelude::*;
 
 use super::course::Slice;
@@ -386,6 +388,8 @@ impl FileWrite for Volume {
         Ok(())
     }
 }
+
+impl FileAttributes for Volume {}
 
 impl FileLock for Volume {
     fn try_lock(&self) -> io::Result<bool> {

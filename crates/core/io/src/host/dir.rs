@@ -27,7 +27,7 @@ use super::beneath::{self, At};
 use super::claims;
 use super::file::HostFile;
 use super::stat::stat_from;
-use super::{keeps_locks, xattrs};
+use super::{gift, keeps_locks, xattrs};
 use crate::names;
 use crate::storage::{Attributes, Dir, File, OpenHow, Stat};
 use crate::xattr::{Xattr, Xattrs};
@@ -218,6 +218,16 @@ impl DirAttributes for HostDir {
 
     fn remove_xattr(&self, name: &Path, xattr: &[u8]) -> io::Result<()> {
         self.at(name, |at| xattrs::remove(at, xattr))
+    }
+
+    fn give(&self, owner: (u32, u32)) -> io::Result<bool> {
+        if !gift::is_ours(&rustix::fs::fstat(&self.fd)?) {
+            return Ok(false);
+        }
+        if self.list()?.next().transpose()?.is_some() {
+            return Err(Errno::NOTEMPTY.into());
+        }
+        gift::give(self.fd.as_fd(), owner)
     }
 }
 

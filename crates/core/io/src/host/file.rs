@@ -11,7 +11,7 @@
 //!
 //! Leaves to others: directories and names (`dir.rs`), and aligned buffers (`../pool.rs`).
 
-use crate::{FileLock, FileRead, FileWrite};
+use crate::{FileAttributes, FileLock, FileRead, FileWrite};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -23,6 +23,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use super::cached;
 use super::claims::{self, Id};
+use super::gift;
 use super::stat::stat_from;
 use crate::storage::{File, OpenHow, Stat, Via};
 
@@ -377,6 +378,27 @@ impl FileWrite for HostFile {
 
     fn sync_with_times(&self) -> io::Result<()> {
         Ok(rustix::io::retry_on_intr(|| rustix::fs::fsync(self.fd()))?)
+    }
+}
+
+impl FileAttributes for HostFile {
+    fn set_mode(&self, mode: u32) -> io::Result<()> {
+        Ok(rustix::fs::fchmod(
+            self.fd(),
+            Mode::from_raw_mode(mode & 0o7777),
+        )?)
+    }
+
+    fn give(&self, owner: (u32, u32)) -> io::Result<bool> {
+        let stat = rustix::fs::fstat(self.fd())?;
+        if !gift::is_ours(&stat) {
+            return Ok(false);
+        }
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_nlink > 1 {
+            let text = "a file with other names is not given away";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        gift::give(self.fd(), owner)
     }
 }
 

@@ -19,6 +19,7 @@ mod cached;
 mod claims;
 mod dir;
 mod file;
+mod gift;
 mod keeps_locks;
 mod named;
 mod stat;

@@ -343,18 +343,20 @@ impl DirAttributes for SimDir {
             None,
             |state, _, _| {
                 let ino = self.any(state, &name)?;
-                let (dev, now_ns, attributes) = (state.node(ino)?.dev, state.tick(), *attributes);
-                state.journal(
-                    dev,
-                    TreeChange::Set {
-                        ino,
-                        attributes,
-                        now_ns,
-                    },
-                );
-                Ok(())
+                state.set(ino, *attributes)
             },
         )
+    }
+
+    fn give(&self, owner: (u32, u32)) -> io::Result<bool> {
+        self.disk
+            .call(Op::SetAttributes, &self.path, None, |state, _, _| {
+                let is_ours = state.node(self.ino)?.uid == 0;
+                match state.live.names(self.ino) {
+                    Some(names) if is_ours && !names.is_empty() => Err(errno(libc::ENOTEMPTY)),
+                    _ => state.give(self.ino, owner),
+                }
+            })
     }
 }
 

@@ -10,7 +10,7 @@
 //! Leaves to others: bytes and their durability (`state.rs`, `content.rs`), and names (`dir.rs`). Locks on ranges are
 //! not simulated: no other program exists.
 
-use crate::{FileLock, FileRead, FileWrite};
+use crate::{FileAttributes, FileLock, FileRead, FileWrite};
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -22,7 +22,7 @@ use super::fault::Op;
 use super::shared::SharedState;
 use super::state::{Power, State, errno};
 use super::tree::Ino;
-use crate::storage::{OpenHow, Stat, Via};
+use crate::storage::{Attributes, OpenHow, Stat, Via};
 
 pub(super) struct SimFile {
     disk: SharedState,
@@ -219,6 +219,28 @@ impl FileWrite for SimFile {
         self.sync()?;
         self.disk.lock().keep_times(self.ino);
         Ok(())
+    }
+}
+
+impl FileAttributes for SimFile {
+    fn set_mode(&self, mode: u32) -> io::Result<()> {
+        self.call(Op::SetAttributes, None, |state, _, _| {
+            let attributes = Attributes {
+                mode: Some(mode),
+                ..Attributes::default()
+            };
+            state.set(self.ino, attributes)
+        })
+    }
+
+    fn give(&self, owner: (u32, u32)) -> io::Result<bool> {
+        self.call(Op::SetAttributes, None, |state, _, _| {
+            let node = state.node(self.ino)?;
+            match node.uid == 0 && node.links > 1 {
+                true => Err(errno(libc::EINVAL)),
+                false => state.give(self.ino, owner),
+            }
+        })
     }
 }
 

@@ -16,7 +16,7 @@ use super::content::{Change, Content, PIECE};
 use super::fault::{Call, Fault, FaultEffect, Op};
 use super::random::Random;
 use super::tree::{Body, Ino, Node, ROOT, Tree, TreeChange, closed};
-use crate::storage::Stat;
+use crate::storage::{Attributes, Stat};
 
 /// The tick of the simulated clock: every change of a file gets a different time.
 const TICK_NS: i64 = 1_000;
@@ -192,6 +192,31 @@ impl State {
         if let Some(node) = self.live.node_mut(ino) {
             (node.mtime_ns, node.ctime_ns) = (now_ns, now_ns);
         }
+    }
+
+    /// Changes attributes.
+    pub(super) fn set(&mut self, ino: Ino, attributes: Attributes) -> io::Result<()> {
+        let (dev, now_ns) = (self.node(ino)?.dev, self.tick());
+        let change = TreeChange::Set {
+            ino,
+            attributes,
+            now_ns,
+        };
+        self.journal(dev, change);
+        Ok(())
+    }
+
+    /// Gives a node away; `false` if it is not root's, as whom all calls are made.
+    pub(super) fn give(&mut self, ino: Ino, owner: (u32, u32)) -> io::Result<bool> {
+        let is_ours = self.node(ino)?.uid == 0;
+        if is_ours {
+            let attributes = Attributes {
+                owner: Some(owner),
+                ..Attributes::default()
+            };
+            self.set(ino, attributes)?;
+        }
+        Ok(is_ours)
     }
 
     /// Makes a change visible; it becomes durable later.

@@ -218,6 +218,71 @@ fn an_owner_that_cannot_be_given_is_left_and_the_set_id_bits_with_it() {
     });
 }
 
+/// Goal: root gives away what it made, and nothing else; whoever may not give is told, but in root's directories.
+#[test]
+fn only_what_this_user_made_is_given_to_the_owner_of_its_directory() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can give files away");
+        return;
+    }
+    const OWNER: u32 = 23_461;
+    let place = place();
+    let own = |name: &str, uid: u32| {
+        let attributes = Attributes {
+            mode: Some(0o777),
+            owner: Some((uid, uid)),
+            mtime_ns: None,
+        };
+        place
+            .dir
+            .set_attributes(Path::new(name), &attributes)
+            .unwrap();
+    };
+    let sub = |name: &str, uid: u32| {
+        place.dir.create_dir(Path::new(name)).unwrap();
+        own(name, uid);
+        place.dir.dir(Path::new(name)).unwrap()
+    };
+    let (owners, roots) = (sub("owners", OWNER), sub("roots", 0));
+    let uid = |name: &str| place.dir.stat(Path::new(name)).unwrap().uid;
+    drop(owners.create_for_its_owner(Path::new("new")).unwrap());
+    assert_eq!(uid("owners/new"), OWNER);
+    owners.create_dir(Path::new("dir")).unwrap();
+    owners.give_dir_to_its_owner(Path::new("dir")).unwrap();
+    assert_eq!(uid("owners/dir"), OWNER);
+    // By another name, as the owner can make one where the system does not forbid it.
+    drop(put(&*roots, "shadow", b""));
+    let link = (Path::new("roots/shadow"), Path::new("owners/link"));
+    place.dir.hard_link(link.0, link.1).unwrap();
+    let file = owners.open(Path::new("link"), OpenHow::ReadWrite).unwrap();
+    owners.give_to_its_owner(&*file).unwrap_err();
+    owners
+        .symlink(Path::new("../roots/shadow"), Path::new("soft"))
+        .unwrap();
+    owners
+        .open(Path::new("soft"), OpenHow::ReadWrite)
+        .unwrap_err();
+    assert_eq!(uid("roots/shadow"), 0);
+    // A third user's, and a directory with content.
+    drop(put(&*owners, "third", b""));
+    own("owners/third", OWNER + 1);
+    let file = owners.open(Path::new("third"), OpenHow::ReadWrite).unwrap();
+    owners.give_to_its_owner(&*file).unwrap();
+    assert_eq!(uid("owners/third"), OWNER + 1);
+    owners.create_dir(Path::new("full")).unwrap();
+    drop(put(&*owners, "full/file", b""));
+    owners.give_dir_to_its_owner(Path::new("full")).unwrap_err();
+    assert_eq!(uid("owners/full"), 0);
+    as_nobody(|| {
+        let refused = owners.create_for_its_owner(Path::new("none"));
+        let kind = refused.map(drop).unwrap_err().kind();
+        assert_eq!(kind, std::io::ErrorKind::PermissionDenied);
+        assert!(owners.stat(Path::new("none")).is_err());
+        drop(roots.create_for_its_owner(Path::new("kept")).unwrap());
+        assert_eq!(roots.stat(Path::new("kept")).unwrap().uid, 65_534);
+    });
+}
+
 #[test]
 fn a_file_of_somebody_else_is_readable_and_its_attributes_stay() {
     let place = place();

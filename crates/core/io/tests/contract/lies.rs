@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
 use longshore_io::{
-    Attributes, Dir, DirAttributes, DirChange, DirRead, DirSync, File, FileKind, FileLock,
-    FileRead, FileWrite, OpenHow, Stat, Storage, Via,
+    Attributes, Dir, DirAttributes, DirChange, DirRead, DirSync, File, FileAttributes, FileKind,
+    FileLock, FileRead, FileWrite, OpenHow, Stat, Storage, Via,
 };
 
 use crate::suite::alone::{self, Lone};
@@ -68,6 +68,9 @@ lies! {
     CountsOneName breaks a_file_with_other_names_is_opened_as_one_of_its_own;
     TidiesTargets breaks a_symbolic_link_keeps_its_target_as_it_is;
     SetsTheTarget breaks attributes_are_set_and_links_are_not_followed;
+    SetsNoMode breaks an_open_file_is_changed_and_given_whatever_has_its_name;
+    GivesFilesWithOtherNames breaks an_open_file_is_changed_and_given_whatever_has_its_name;
+    GivesFullDirectories breaks a_directory_is_given_while_it_is_empty;
     MakesNoParents breaks missing_parents_are_made_and_existing_ones_left_alone;
     ResolvesNothing breaks a_directory_named_by_a_person_may_be_reached_through_links;
     TakesADirectoryForADisk breaks a_disk_named_by_a_person_is_written_and_a_directory_is_none;
@@ -295,6 +298,13 @@ impl DirAttributes for LyingDir {
         self.inner
             .set_attributes(&target.unwrap_or(name), attributes)
     }
+
+    fn give(&self, owner: (u32, u32)) -> io::Result<bool> {
+        match self.lie {
+            Lie::GivesFullDirectories => Ok(true),
+            _ => self.inner.give(owner),
+        }
+    }
 }
 
 impl DirSync for LyingDir {
@@ -415,6 +425,22 @@ impl FileWrite for LyingFile {
 
     fn sync(&self) -> io::Result<()> {
         self.inner.sync()
+    }
+}
+
+impl FileAttributes for LyingFile {
+    fn set_mode(&self, mode: u32) -> io::Result<()> {
+        match self.lie {
+            Lie::SetsNoMode => Ok(()),
+            _ => self.inner.set_mode(mode),
+        }
+    }
+
+    fn give(&self, owner: (u32, u32)) -> io::Result<bool> {
+        match self.lie {
+            Lie::GivesFilesWithOtherNames => Ok(true),
+            _ => self.inner.give(owner),
+        }
     }
 }
 

@@ -134,6 +134,10 @@ impl DirAttributes for InterposedDir {
     fn set_attributes(&self, name: &Path, attributes: &Attributes) -> io::Result<()> {
         self.dir.set_attributes(name, attributes)
     }
+
+    fn give(&self, owner: (u32, u32)) -> io::Result<bool> {
+        self.dir.give(owner)
+    }
 }
 
 impl DirSync for InterposedDir {

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_io::{
-    Attributes, Dir, DirAttributes, DirChange, DirRead, DirSync, File, FileLock, FileRead,
-    FileWrite, Host, OpenHow, Stat, Storage, Via,
+    Attributes, Dir, DirAttributes, DirChange, DirRead, DirSync, File, FileAttributes, FileLock,
+    FileRead, FileWrite, Host, OpenHow, Stat, Storage, Via,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -217,6 +217,8 @@ impl FileWrite for HookedFile {
         refused()
     }
 }
+
+impl FileAttributes for HookedFile {}
 
 impl FileLock for HookedFile {
     fn try_lock(&self) -> io::Result<bool> {

@@ -164,26 +164,34 @@ impl Directory {
         let (place, name) = (file.parent(), file.file_name());
         let (place, name) = (place.unwrap_or(Path::new("")), name.unwrap_or_default());
         let own = self.dir.stat(Path::new(""))?;
-        let like = |mode| Attributes {
-            mode: Some(own.mode & mode),
-            owner: Some((own.uid, own.gid)),
-            mtime_ns: None,
+        let is_made = match self.dir.create_dir(place) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => false,
+            made => made.map(|()| true)?,
         };
-        match self.dir.create_dir(place) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-            made => {
-                made?;
-                self.dir.set_attributes(place, &like(0o7777))?;
-            }
-        }
         let dir = self.dir.dir(place)?;
+        if is_made {
+            let like = Attributes {
+                mode: Some(own.mode & 0o7777),
+                owner: Some((own.uid, own.gid)),
+                mtime_ns: None,
+            };
+            // By the open directory: the archive's owner may exchange the name.
+            dir.set_attributes(Path::new(""), &like)?;
+        }
         let mut temporary = name.to_owned();
         temporary.push(format!(".{}{ENDING}", Uuid::new_v4().simple()));
         let temporary = PathBuf::from(temporary);
         let written = (|| {
             let file = dir.open(&temporary, OpenHow::CreateNew)?;
+            match file.give((own.uid, own.gid)) {
+                // The mode lets the archive's other users read it all the same.
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
+                given => {
+                    given?;
+                }
+            }
             file.write_all_at(bytes, 0, Via::Cache)?;
-            dir.set_attributes(&temporary, &like(0o666))?;
+            file.set_mode(own.mode & 0o666)?;
             file.sync()?;
             dir.rename(&temporary, Path::new(name))
         })();

@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex};
 
 use longshore_codec::Algorithm;
 use longshore_io::{
-    Fault, File, FileLock, FileRead, FileWrite, Host, Op, OpenHow, SimDisk, Stat, Storage, Via,
+    Fault, File, FileAttributes, FileLock, FileRead, FileWrite, Host, Op, OpenHow, SimDisk, Stat,
+    Storage, Via,
 };
 use longshore_pg::wal::{NotWal, WalName, restored_from};
 use longshore_pg::{Lsn, Timeline};
@@ -108,6 +109,8 @@ impl FileWrite for RecycledFile {
         Err(io::ErrorKind::Unsupported.into())
     }
 }
+
+impl FileAttributes for RecycledFile {}
 
 impl FileLock for RecycledFile {
     fn try_lock(&self) -> io::Result<bool> {

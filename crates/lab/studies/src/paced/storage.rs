@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_io::{
-    Attributes, Clock, Dir, DirAttributes, DirChange, DirRead, DirSync, File, FileLock, FileRead,
-    FileWrite, OpenHow, Stat, Storage, Via, Xattr, Xattrs,
+    Attributes, Clock, Dir, DirAttributes, DirChange, DirRead, DirSync, File, FileAttributes,
+    FileLock, FileRead, FileWrite, OpenHow, Stat, Storage, Via, Xattr, Xattrs,
 };
 
 use super::pace::{DevicePace, DeviceRate, PaceAccount};
@@ -256,6 +256,10 @@ impl DirAttributes for PacedDir {
     fn remove_xattr(&self, name: &Path, xattr: &[u8]) -> io::Result<()> {
         self.dir.remove_xattr(name, xattr)
     }
+
+    fn give(&self, owner: (u32, u32)) -> io::Result<bool> {
+        self.dir.give(owner)
+    }
 }
 
 impl DirSync for PacedDir {
@@ -342,6 +346,16 @@ impl FileWrite for PacedFile {
 
     fn sync_with_times(&self) -> io::Result<()> {
         self.device.sync(|| self.file.sync_with_times())
+    }
+}
+
+impl FileAttributes for PacedFile {
+    fn set_mode(&self, mode: u32) -> io::Result<()> {
+        self.file.set_mode(mode)
+    }
+
+    fn give(&self, owner: (u32, u32)) -> io::Result<bool> {
+        self.file.give(owner)
     }
 }
 

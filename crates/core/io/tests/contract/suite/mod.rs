@@ -1,6 +1,6 @@
 //! Goal: the text of [`Storage`], [`Dir`] and [`File`], and of the traits that they are made of ([`DirRead`],
-//! [`DirChange`], [`DirAttributes`], [`DirSync`], [`FileRead`], [`FileWrite`], [`FileLock`]), as promises about an
-//! empty directory.
+//! [`DirChange`], [`DirAttributes`], [`DirSync`], [`FileRead`], [`FileWrite`], [`FileAttributes`],
+//! [`FileLock`]), as promises about an empty directory.
 //! Method: `main.rs` makes each promise a test of each file system; other rooms include this file to hold their doubles
 //! to it. The promises that one open file can show are in `alone.rs`, which also runs over files without a directory.
 //!
@@ -10,6 +10,7 @@
 //! [`DirSync`]: longshore_io::DirSync
 //! [`FileRead`]: longshore_io::FileRead
 //! [`FileWrite`]: longshore_io::FileWrite
+//! [`FileAttributes`]: longshore_io::FileAttributes
 //! [`FileLock`]: longshore_io::FileLock
 
 pub mod alone;
@@ -85,6 +86,8 @@ macro_rules! promises {
                 a_file_with_other_names_is_opened_as_one_of_its_own
                 a_symbolic_link_keeps_its_target_as_it_is
                 attributes_are_set_and_links_are_not_followed
+                an_open_file_is_changed_and_given_whatever_has_its_name
+                a_directory_is_given_while_it_is_empty
                 missing_parents_are_made_and_existing_ones_left_alone
                 a_directory_named_by_a_person_may_be_reached_through_links
                 a_disk_named_by_a_person_is_written_and_a_directory_is_none

@@ -215,6 +215,35 @@ pub fn attributes_are_set_and_links_are_not_followed(place: &Place) {
     assert_eq!(missing.kind(), ErrorKind::NotFound);
 }
 
+pub fn an_open_file_is_changed_and_given_whatever_has_its_name(place: &Place) {
+    let dir = &*place.dir;
+    let file = put(dir, "file", b"x");
+    dir.rename(Path::new("file"), Path::new("moved")).unwrap();
+    put(dir, "file", b"another");
+    file.set_mode(0o641).unwrap();
+    let modes = ["moved", "file"].map(|name| dir.stat(Path::new(name)).unwrap().mode);
+    assert_eq!(modes, [0o641, 0o600]);
+    // To this user itself: only root could give it to others.
+    let own = file.stat().unwrap();
+    assert!(file.give((own.uid, own.gid)).unwrap());
+    dir.hard_link(Path::new("moved"), Path::new("other"))
+        .unwrap();
+    let refused = file.give((own.uid, own.gid)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+    dir.remove_file(Path::new("other")).unwrap();
+    assert!(file.give((own.uid, own.gid)).unwrap());
+}
+
+pub fn a_directory_is_given_while_it_is_empty(place: &Place) {
+    place.dir.create_dir(Path::new("sub")).unwrap();
+    let sub = place.dir.dir(Path::new("sub")).unwrap();
+    let own = sub.stat(Path::new("")).unwrap();
+    assert!(sub.give((own.uid, own.gid)).unwrap());
+    put(&*sub, "file", b"");
+    let refused = sub.give((own.uid, own.gid)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::DirectoryNotEmpty);
+}
+
 pub fn missing_parents_are_made_and_existing_ones_left_alone(place: &Place) {
     let deep = place.path.join("x/y/z");
     put(&*place.storage.create_dir_all(&deep).unwrap(), "file", b"x");
