@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use longshore_io::{Clock, Host, HostClock, Storage};
+use longshore_io::{Clock, Host, HostClock, Machine, Storage};
 use longshore_pipeline::RunContext;
 use longshore_terminal::failure::Failure;
 use longshore_terminal::interrupt;
@@ -36,6 +36,13 @@ impl Context {
             clock: Arc::new(HostClock),
             catalog,
         })
+    }
+
+    pub fn machine(&self) -> Machine {
+        Machine {
+            storage: self.storage.clone(),
+            clock: self.clock.clone(),
+        }
     }
 
     /// From here on, Ctrl-C ends a run gently.

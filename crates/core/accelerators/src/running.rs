@@ -4,7 +4,9 @@
 //! Invariants
 //! - A run keeps one or two small files there, replaces each as a whole about once a second and removes it at the end. A
 //!   run of less than a second leaves no trace but for accelerators' counters.
-//! - A file whose process no longer exists (by process number and start time) is stale: readers ignore and remove it.
+//! - A file whose process has ended is stale: readers ignore and remove it. A process's number and start say so only to readers that
+//!   mean the same by them: of this machine, since it was started, and in the same namespaces. A file of another container,
+//!   of another machine or from before a start counts by its age: it is not shown after a minute, and removed after a day.
 //! - The counters are expendable: no error here fails a run, and nothing is synced.
 //!
 //! Leaves to others: counting (`longshore-accel`, `pipeline`), and showing the counters (`accelerator`, the status page).
@@ -18,7 +20,7 @@ use std::time::Duration;
 
 use longshore_accel::dispatch::{EngineUse, Mode};
 use longshore_facts as facts;
-use longshore_io::{Clock, Dir, Machine, OpenHow, Storage, Via};
+use longshore_io::{Clock, Dir, Machine, OpenHow, Via, boot_id, crc32c};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +29,10 @@ use crate::mode::state_text;
 const DIRECTORY: &str = "running";
 const LEN_MAX: u64 = 256 << 10;
 const EVERY: Duration = Duration::from_secs(1);
+/// A process that cannot be asked for is not taken for one that runs after so long without a word.
+const SILENT: Duration = Duration::from_secs(60);
+/// The age of a file that nobody will continue.
+const LEFT: Duration = Duration::from_secs(24 * 3600);
 
 /// A backup of this or another process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -108,6 +114,50 @@ pub struct RunningWork {
     pub done_bytes: u64,
     /// `None`: not known.
     pub expected_bytes: Option<u64>,
+    /// Whether it is one of this process.
+    #[serde(skip)]
+    pub is_own: bool,
+}
+
+/// What tells the process that writes a file from all others.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct Writer {
+    host: String,
+    boot: String,
+    /// [`facts::process_mark`]; empty: not known.
+    process: String,
+}
+
+impl Writer {
+    fn this() -> Writer {
+        Writer {
+            host: facts::host_name(),
+            boot: boot_id().unwrap_or_default(),
+            process: facts::process_mark().unwrap_or_default(),
+        }
+    }
+
+    /// The part of a process's mark that says in which namespaces it is meant.
+    fn namespaces(&self) -> Option<&str> {
+        Some(self.process.split_once(' ')?.1)
+    }
+
+    /// Whether a process's number means the same to both.
+    fn is_beside(&self, other: &Writer) -> bool {
+        let is_known = !self.boot.is_empty() && self.namespaces().is_some();
+        // A machine that was cloned while it ran has the same boot, and perhaps another name.
+        is_known
+            && (&self.host, &self.boot) == (&other.host, &other.boot)
+            && self.namespaces() == other.namespaces()
+    }
+}
+
+/// What a file of either kind says.
+#[derive(Serialize)]
+struct Sheet<'a, P> {
+    #[serde(flatten)]
+    run: &'a P,
+    writer: Writer,
 }
 
 /// A file of either kind.
@@ -116,6 +166,9 @@ trait Published: Serialize + serde::de::DeserializeOwned {
     const EXTENSION: &str;
 
     fn since(&self) -> (i64, u32);
+
+    /// Notes whether it is of this process.
+    fn noted(self, is_own: bool) -> Self;
 }
 
 impl Published for RunningBackup {
@@ -123,6 +176,10 @@ impl Published for RunningBackup {
 
     fn since(&self) -> (i64, u32) {
         (self.since_us, self.pid)
+    }
+
+    fn noted(self, _is_own: bool) -> Self {
+        self
     }
 }
 
@@ -132,13 +189,24 @@ impl Published for RunningWork {
     fn since(&self) -> (i64, u32) {
         (self.since_us, self.pid)
     }
+
+    fn noted(self, is_own: bool) -> Self {
+        RunningWork { is_own, ..self }
+    }
 }
 
-/// A name of this process for a file of this kind.
+/// A name of this process for a file of this kind. Processes of several containers may have one number.
 fn own_name<P: Published>() -> PathBuf {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    format!("{}-{number}.{}", std::process::id(), P::EXTENSION).into()
+    let Writer {
+        host,
+        boot,
+        process,
+    } = Writer::this();
+    let mark = crc32c(format!("{host} {boot} {process}").as_bytes());
+    let pid = std::process::id();
+    format!("{pid}-{mark:08x}-{number}.{}", P::EXTENSION).into()
 }
 
 fn new_name(name: &Path) -> PathBuf {
@@ -147,7 +215,8 @@ fn new_name(name: &Path) -> PathBuf {
 
 /// Replaces a file as a whole.
 fn write<P: Published>(dir: &dyn Dir, name: &Path, run: &P) -> io::Result<()> {
-    let text = serde_json::to_vec(run)?;
+    let writer = Writer::this();
+    let text = serde_json::to_vec(&Sheet { run, writer })?;
     let new = new_name(name);
     // A leftover of a write that failed.
     let _not_there = dir.remove_file(&new);
@@ -193,6 +262,7 @@ impl ProgressFile {
                 database: database.to_owned(),
                 done_bytes: 0,
                 expected_bytes: None,
+                is_own: true,
             },
             inner: Mutex::new(Written {
                 last: machine.clock.now(),
@@ -315,41 +385,71 @@ fn directory(catalog: &Path) -> Option<PathBuf> {
 }
 
 /// Runs that use accelerators now, of all processes that share this catalog.
-pub fn running(storage: &dyn Storage, catalog: Option<&Path>) -> Vec<RunningBackup> {
-    published(storage, catalog)
+pub fn running(machine: &Machine, catalog: Option<&Path>) -> Vec<RunningBackup> {
+    published(machine, catalog)
 }
 
 /// All runs that have lasted a second, of all processes that share this catalog.
-pub fn running_work(storage: &dyn Storage, catalog: Option<&Path>) -> Vec<RunningWork> {
-    published(storage, catalog)
+pub fn running_work(machine: &Machine, catalog: Option<&Path>) -> Vec<RunningWork> {
+    published(machine, catalog)
 }
 
-fn published<P: Published>(storage: &dyn Storage, catalog: Option<&Path>) -> Vec<P> {
-    let dir = catalog.and_then(directory).map(|path| storage.dir(&path));
+fn published<P: Published>(machine: &Machine, catalog: Option<&Path>) -> Vec<P> {
+    let dir = catalog
+        .and_then(directory)
+        .map(|path| machine.storage.dir(&path));
     let Some(Ok(dir)) = dir else {
         return Vec::new();
     };
     let Ok(names) = dir.list() else {
         return Vec::new();
     };
+    let now_us = machine.clock.wall_ns() / 1000;
     let mut runs: Vec<P> = names
         .filter_map(Result::ok)
         .map(PathBuf::from)
-        .filter_map(|name| live(&*dir, &name))
+        .filter_map(|name| live(&*dir, &name, now_us))
         .collect();
     runs.sort_by_key(P::since);
     runs
 }
 
-/// The writer of a file of either kind.
+/// What a file of either kind says about the process that writes it.
 #[derive(Deserialize)]
-struct Writer {
+struct Told {
     pid: u32,
-    process_started: u64,
+    updated_us: i64,
+    #[serde(default)]
+    writer: Writer,
 }
 
-/// The run of a file of this kind. A file of a dead process is removed, whatever its kind is.
-fn live<P: Published>(dir: &dyn Dir, name: &Path) -> Option<P> {
+/// What becomes of a file.
+#[derive(Debug, PartialEq)]
+enum Judged {
+    Shown,
+    Hidden,
+    Removed,
+}
+
+impl Told {
+    fn judged(&self, ours: &Writer, now_us: i64) -> Judged {
+        if ours.is_beside(&self.writer) {
+            return match facts::has_ended(self.pid, &self.writer.process) {
+                true => Judged::Removed,
+                false => Judged::Shown,
+            };
+        }
+        let age_us = u64::try_from(now_us.saturating_sub(self.updated_us)).unwrap_or(0);
+        match Duration::from_micros(age_us) {
+            age if age > LEFT => Judged::Removed,
+            age if age > SILENT => Judged::Hidden,
+            _ => Judged::Shown,
+        }
+    }
+}
+
+/// The run of a file of this kind. A file that nobody will continue is removed, whatever its kind is.
+fn live<P: Published>(dir: &dyn Dir, name: &Path, now_us: i64) -> Option<P> {
     let extension = name.extension()?.to_str()?;
     if ![RunningBackup::EXTENSION, RunningWork::EXTENSION].contains(&extension) {
         return None;
@@ -358,13 +458,20 @@ fn live<P: Published>(dir: &dyn Dir, name: &Path) -> Option<P> {
     let len = file.stat().ok()?.len;
     let mut text = vec![0; usize::try_from(len.min(LEN_MAX)).ok()?];
     file.read_exact_at(&mut text, 0, Via::Cache).ok()?;
-    let writer: Writer = serde_json::from_slice(&text).ok()?;
-    if facts::is_gone(writer.pid, writer.process_started) {
-        // A file of another user stays for that user.
-        let _not_ours = dir.remove_file(name);
-        return None;
+    let told: Told = serde_json::from_slice(&text).ok()?;
+    let ours = Writer::this();
+    match told.judged(&ours, now_us) {
+        Judged::Shown => {}
+        Judged::Hidden => return None,
+        Judged::Removed => {
+            // A file of another user stays for that user.
+            let _not_ours = dir.remove_file(name);
+            return None;
+        }
     }
-    (extension == P::EXTENSION).then(|| serde_json::from_slice(&text).ok())?
+    let is_own = told.pid == std::process::id() && told.writer == ours;
+    let run: Option<P> = (extension == P::EXTENSION).then(|| serde_json::from_slice(&text).ok())?;
+    run.map(|run| run.noted(is_own))
 }
 
 #[cfg(test)]
@@ -407,7 +514,7 @@ mod tests {
             storage: Arc::new(Host::new()),
             clock: clock.clone(),
         };
-        let seen = || running(&*machine.storage, Some(&catalog));
+        let seen = || running(&machine, Some(&catalog));
         assert_eq!(seen(), []);
         let published = StatusFile::begin(&machine, Some(&catalog), Mode::Hybrid).unwrap();
         published.update(|| vec![used()]);
@@ -434,7 +541,7 @@ mod tests {
             storage: Arc::new(Host::new()),
             clock: clock.clone(),
         };
-        let seen = || running_work(&Host::new(), Some(&catalog));
+        let seen = || running_work(&machine(), Some(&catalog));
         let begin = || ProgressFile::begin(machine(), Some(&catalog), "backup", "shop").unwrap();
         let file = begin();
         file.update(1, Some(10));
@@ -458,11 +565,64 @@ mod tests {
         other.update(7, None);
         assert_eq!(seen().len(), 2);
         // Accelerators' counters are others.
-        assert_eq!(running(&Host::new(), Some(&catalog)), []);
+        assert_eq!(running(&machine(), Some(&catalog)), []);
         drop((file, other));
         let left = std::fs::read_dir(dir.path().join(DIRECTORY)).unwrap();
         assert_eq!(left.count(), 0);
         assert!(ProgressFile::begin(machine(), None, "backup", "shop").is_none());
+    }
+
+    /// What a process of this number wrote at a moment.
+    fn told(pid: u32, writer: &Writer, updated_us: i64) -> Told {
+        let writer = writer.clone();
+        Told {
+            pid,
+            updated_us,
+            writer,
+        }
+    }
+
+    /// Goal: numbers and starts are compared only where they mean the same: a container's process has the number of another one's.
+    #[test]
+    fn a_process_of_another_namespace_boot_or_machine_counts_by_its_age() {
+        let (ours, own) = (Writer::this(), std::process::id());
+        let (began, rest) = ours.process.split_once(' ').unwrap();
+        let mark = |process: String| Writer {
+            process,
+            ..ours.clone()
+        };
+        // The number of this process, which another one had before.
+        let earlier = mark(format!("{} {rest}", began.parse::<u64>().unwrap() - 1));
+        assert_eq!(told(own, &ours, 0).judged(&ours, i64::MAX), Judged::Shown);
+        assert_eq!(told(own, &earlier, 0).judged(&ours, 0), Judged::Removed);
+        let others = [
+            mark(format!("{began} pid:[1] time:[1]")),
+            mark(String::new()),
+            Writer {
+                boot: "another".into(),
+                ..earlier.clone()
+            },
+            Writer {
+                host: "another".into(),
+                ..earlier.clone()
+            },
+        ];
+        for other in others {
+            // No process has this number here.
+            let judged = |age: Duration| {
+                let age_us = i64::try_from(age.as_micros()).unwrap();
+                told(u32::MAX, &other, 0).judged(&ours, age_us)
+            };
+            let moment = Duration::from_micros(1);
+            assert_eq!(judged(SILENT), Judged::Shown, "{other:?}");
+            assert_eq!(judged(SILENT + moment), Judged::Hidden, "{other:?}");
+            assert_eq!(judged(LEFT + moment), Judged::Removed, "{other:?}");
+        }
+        // A clock that went back.
+        assert_eq!(
+            told(1, &mark(String::new()), 9).judged(&ours, 0),
+            Judged::Shown
+        );
     }
 
     #[test]
@@ -471,22 +631,57 @@ mod tests {
         let catalog = dir.path().join("catalog.db");
         let place = dir.path().join(DIRECTORY);
         std::fs::create_dir(&place).unwrap();
-        let mut run = RunningBackup {
+        let machine = Machine {
+            storage: Arc::new(Host::new()),
+            clock: Arc::new(SimClock::new(0)),
+        };
+        let run = RunningBackup {
             pid: std::process::id(),
-            process_started: facts::process_started(std::process::id()).unwrap() + 1,
+            process_started: facts::process_started(std::process::id()).unwrap(),
             since_us: 0,
             updated_us: 0,
             mode: "hardware".into(),
             engines: Vec::new(),
         };
-        let put = |name: &str, run: &RunningBackup| {
-            std::fs::write(place.join(name), serde_json::to_vec(run).unwrap()).unwrap();
+        let put = |name: &str, writer: Writer| {
+            let text = serde_json::to_vec(&Sheet { run: &run, writer });
+            std::fs::write(place.join(name), text.unwrap()).unwrap();
         };
-        put("1-0.json", &run);
-        run.process_started -= 1;
-        put("2-0.json", &run);
+        let ours = Writer::this();
+        let (_, rest) = ours.process.split_once(' ').unwrap();
+        let dead = Writer {
+            process: format!("1 {rest}"),
+            ..ours.clone()
+        };
+        put("1-0.json", dead);
+        put("2-0.json", ours);
         std::fs::write(place.join("3-0.json"), b"{").unwrap();
-        assert_eq!(running(&Host::new(), Some(&catalog)), [run]);
+        assert_eq!(running(&machine, Some(&catalog)), [run.clone()]);
         assert!(!place.join("1-0.json").exists() && place.join("3-0.json").exists());
+    }
+
+    #[test]
+    fn a_run_of_this_process_is_known_as_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let catalog = dir.path().join("catalog.db");
+        let clock = Arc::new(SimClock::new(0));
+        let machine = Machine {
+            storage: Arc::new(Host::new()),
+            clock: clock.clone(),
+        };
+        let file = ProgressFile::begin(machine.clone(), Some(&catalog), "verify", "").unwrap();
+        clock.advance(EVERY);
+        file.update(1, None);
+        let place = dir.path().join(DIRECTORY);
+        let name = std::fs::read_dir(&place).unwrap().next().unwrap().unwrap();
+        let text = std::fs::read_to_string(name.path()).unwrap();
+        // The first process of another container, as this one may be.
+        let mut other: serde_json::Value = serde_json::from_str(&text).unwrap();
+        other["writer"]["process"] = "7 pid:[1] time:[1]".into();
+        std::fs::write(place.join("1-0-0.work"), other.to_string()).unwrap();
+        let runs = running_work(&machine, Some(&catalog));
+        let own: Vec<bool> = runs.iter().map(|run| run.is_own).collect();
+        assert_eq!(own.iter().filter(|own| **own).count(), 1, "{runs:?}");
+        assert_eq!(own.len(), 2);
     }
 }

@@ -33,9 +33,7 @@ pub use limits::{Descriptors, address_space_left, descriptors, memory_allowed, r
 pub use machine::{
     CpuTimes, core_times, cores, cpu_model, cpu_times, host_name, kernel, memory_bytes, uptime,
 };
-pub use others::{
-    WorkingDirectory, has_ended, is_gone, process_mark, process_started, working_directories,
-};
+pub use others::{WorkingDirectory, has_ended, process_mark, process_started, working_directories};
 pub use pci::{PciDevice, first_line, has_entries, pci_devices, small_text};
 pub use priority::LowIoPriority;
 pub use process::{ProcessUsage, children_cpu, process_usage};

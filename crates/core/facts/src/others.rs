@@ -54,7 +54,7 @@ pub fn has_ended(pid: u32, mark: &str) -> bool {
 /// Whether the process of this number and this start, as [`process_started`] tells it, has ended for certain, where its number
 /// is one of this process's namespace. A process that the
 /// system hides from this user, as it hides those of others and those that leave no core file, is not taken for one that has ended.
-pub fn is_gone(pid: u32, started: u64) -> bool {
+fn is_gone(pid: u32, started: u64) -> bool {
     let Some(number) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
         return false;
     };

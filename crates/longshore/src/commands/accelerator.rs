@@ -94,7 +94,7 @@ fn set(context: &Context, mode: Option<OffloadMode>) -> Result<Exit, Failure> {
 fn show(context: &Context) -> Result<Exit, Failure> {
     let configured = configured(&*context.storage, context.catalog.as_deref())?;
     let rows = status(configured, &probes(context, configured)?);
-    let running = running(&*context.storage, context.catalog.as_deref());
+    let running = running(&context.machine(), context.catalog.as_deref());
     let output = &context.output;
     output.say(&table(&rows).to_string());
     for row in rows.iter().filter(|row| !row.advice.is_empty()) {

@@ -139,10 +139,9 @@ impl Status {
     /// Runs and statements that have not ended.
     fn running(&self, shelves: &[ShelfRow]) -> Vec<RunningRow> {
         let requests = self.sessions.iter().flat_map(|s| s.running_requests());
-        let storage = &*self.context.storage;
-        let runs = running_work(storage, self.context.catalog.as_deref());
+        let runs = running_work(&self.context.machine(), self.context.catalog.as_deref());
         // Those of this process are its sessions'.
-        let runs = runs.into_iter().filter(|run| run.pid != std::process::id());
+        let runs = runs.into_iter().filter(|run| !run.is_own);
         let mut all: Vec<RunningRow> = requests.map(RunningRow::of_request).collect();
         all.extend(runs.map(RunningRow::of_run));
         // A backup that says how far it is need not be shown twice.
