@@ -16,10 +16,12 @@ use object_store::gcp::GcpCredentialProvider;
 use reqwest::Url;
 
 use crate::patience::Patience;
-use crate::watched::body_of;
+use crate::watched::{body_of, last_status};
 
 /// More of a listing's page is not read: 1,000 keys of 1,024 bytes, each byte written as an entity.
 const PAGE_MAX: usize = 16 << 20;
+
+const REFUSED: &str = "the store refuses the request";
 
 /// How a request gets its credentials.
 #[derive(Clone)]
@@ -57,13 +59,38 @@ impl Asking {
 
     /// The text that answers a request of [`Asking::send`].
     pub async fn text(&self, url: &Url) -> Result<String, StoreError> {
-        let response = self.send(Method::GET, url).await?;
-        let bytes = body_of(response.into_body(), PAGE_MAX).await;
-        Ok(String::from_utf8_lossy(&bytes.map_err(failed)?).into_owned())
+        text_in(self.send(Method::GET, url).await?).await
+    }
+
+    /// [`Asking::text`]; `None` if the store refuses the request with one of these statuses, which are no error then.
+    pub async fn text_unless(
+        &self,
+        url: &Url,
+        refusals: &[u16],
+    ) -> Result<Option<String>, StoreError> {
+        let response = self.answered(Method::GET, url).await?;
+        if response.status().is_success() {
+            return text_in(response).await.map(Some);
+        }
+        // A 501 is handed on as another one, so that nobody repeats the request.
+        let status = last_status().unwrap_or(response.status().as_u16());
+        match refusals.contains(&status) {
+            true => Ok(None),
+            false => Err(odd(REFUSED)),
+        }
     }
 
     /// The answer to a request without a body, if it is a success.
     pub async fn send(&self, method: Method, url: &Url) -> Result<HttpResponse, StoreError> {
+        let response = self.answered(method, url).await?;
+        match response.status().is_success() {
+            true => Ok(response),
+            false => Err(odd(REFUSED)),
+        }
+    }
+
+    /// The last answer to a request without a body, also a refusal.
+    async fn answered(&self, method: Method, url: &Url) -> Result<HttpResponse, StoreError> {
         let begun = HostClock.now();
         let mut wait = self.patience.first_wait;
         let mut tries = 0;
@@ -73,10 +100,7 @@ impl Asking {
                 tries > self.patience.retries || HostClock.now() - begun > self.patience.total;
             let request = self.signed(&method, url).await?;
             match self.client.execute(request).await {
-                Ok(response) if response.status().is_success() => return Ok(response),
-                Ok(response) if is_last || !is_passing(response.status()) => {
-                    return Err(odd("the store refuses the request"));
-                }
+                Ok(response) if is_last || !is_passing(response.status()) => return Ok(response),
                 // A repeated one would end in the same way, or the store is given up.
                 Err(error) if is_last || error.kind() == HttpErrorKind::Unknown => {
                     return Err(failed(error));
@@ -138,6 +162,11 @@ fn encoded(key: &str) -> String {
 fn is_passing(status: StatusCode) -> bool {
     let others = [StatusCode::TOO_MANY_REQUESTS, StatusCode::REQUEST_TIMEOUT];
     status.is_server_error() || others.contains(&status)
+}
+
+async fn text_in(response: HttpResponse) -> Result<String, StoreError> {
+    let bytes = body_of(response.into_body(), PAGE_MAX).await;
+    Ok(String::from_utf8_lossy(&bytes.map_err(failed)?).into_owned())
 }
 
 pub fn failed(error: impl std::error::Error + Send + Sync + 'static) -> StoreError {

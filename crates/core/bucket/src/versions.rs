@@ -108,11 +108,15 @@ impl Newest {
     }
 }
 
-/// Errors: the bucket says that it keeps no versions. One that does not say it may keep them.
+/// The statuses of a store that does not say whether it keeps versions: these credentials may not ask, or it does not know the
+/// question.
+const UNTOLD: [u16; 4] = [403, 404, 405, 501];
+
+/// Errors: the bucket says that it keeps no versions, or nothing was learnt. One that does not say it may keep them.
 pub async fn is_kept(asking: &Asking) -> Result<(), StoreError> {
     let mut url = asking.base.clone();
     url.query_pairs_mut().append_pair("versioning", "");
-    let Ok(text) = asking.text(&url).await else {
+    let Some(text) = asking.text_unless(&url, &UNTOLD).await? else {
         return Ok(());
     };
     let versioning: Versioning = quick_xml::de::from_str(&text).map_err(failed)?;
@@ -159,7 +163,85 @@ async fn page(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use async_trait::async_trait;
+    use object_store::ClientOptions;
+    use object_store::client::{
+        HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
+    };
+    use reqwest::Url;
+
     use super::*;
+    use crate::own::Sign;
+    use crate::patience::Patience;
+    use crate::watched::{SEEN, Watched};
+
+    /// A store with this one answer; without a status none arrives.
+    #[derive(Debug, Clone)]
+    struct Answers(Option<u16>, &'static str);
+
+    #[async_trait]
+    impl HttpService for Answers {
+        async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+            assert_eq!(request.uri().query(), Some("versioning="));
+            let Some(status) = self.0 else {
+                let lost = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+                return Err(HttpError::new(HttpErrorKind::Connect, lost));
+            };
+            let (mut parts, ()) = http::Response::new(()).into_parts();
+            parts.status = http::StatusCode::from_u16(status).unwrap();
+            Ok(HttpResponse::from_parts(parts, self.1.to_owned().into()))
+        }
+    }
+
+    impl HttpConnector for Answers {
+        fn connect(&self, _options: &ClientOptions) -> object_store::Result<HttpClient> {
+            Ok(HttpClient::new(self.clone()))
+        }
+    }
+
+    fn is_kept_by(store: Answers) -> Result<(), StoreError> {
+        let watched = Watched {
+            connector: store,
+            given_up: Arc::default(),
+            tally: Default::default(),
+        };
+        let asking = Asking {
+            base: Url::parse("http://sim/b").unwrap(),
+            sign: Sign::Client,
+            client: watched.connect(&ClientOptions::new()).unwrap(),
+            patience: Patience {
+                retries: 1,
+                first_wait: Duration::ZERO,
+                ..Patience::USUAL
+            },
+        };
+        let handle = crate::runtime::handle().unwrap();
+        handle.block_on(SEEN.scope(Arc::default(), async move { is_kept(&asking).await }))
+    }
+
+    /// Goal: only a store that does not know the question, or may not answer it, is read without its word: after any other
+    /// failure an older state could look like that of the moment.
+    #[test]
+    fn a_failure_to_ask_for_versioning_is_no_word_that_versions_are_kept() {
+        for status in UNTOLD {
+            is_kept_by(Answers(Some(status), "")).unwrap();
+        }
+        for status in [301, 400, 401, 409, 429, 500, 503] {
+            is_kept_by(Answers(Some(status), "")).expect_err(&status.to_string());
+        }
+        is_kept_by(Answers(None, "")).unwrap_err();
+        let told = |status: &str| {
+            let xml = format!("<VersioningConfiguration>{status}</VersioningConfiguration>");
+            is_kept_by(Answers(Some(200), xml.leak()))
+        };
+        told("<Status>Enabled</Status>").unwrap();
+        told("<Status>Suspended</Status>").unwrap();
+        told("").unwrap_err();
+        is_kept_by(Answers(Some(200), "<VersioningConfiguration><Status>")).unwrap_err();
+    }
 
     fn newest(text: &str, at: &str) -> Vec<(String, String)> {
         let page: Page = quick_xml::de::from_str(text).unwrap();

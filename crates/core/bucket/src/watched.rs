@@ -100,11 +100,16 @@ pub fn note(change: impl FnOnce(&mut Seen)) {
 
 /// Whether the present call's last request got an answer.
 pub fn is_answered() -> bool {
+    last_status().is_some()
+}
+
+/// The status of the answer to the present call's last request, as the store gave it; `None` also outside a call.
+pub fn last_status() -> Option<u16> {
     let status = |seen: &Arc<Mutex<Seen>>| {
         let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.status
     };
-    SEEN.try_with(status).ok().flatten().is_some()
+    SEEN.try_with(status).ok().flatten()
 }
 
 /// Whether a request to this store was repeated as long as requests are, and none of them was answered. Until it answers
