@@ -3,7 +3,8 @@
 //! Not covered: keys and ciphers, which the independent reader computes from the page.
 
 use longshore_crypt::{
-    Identities, Identity, Keyring, NewKey, Recipients, SetKeys, Signature, Signer, StoredSignature,
+    Identities, Identity, Keyring, NewKey, Passphrase, Recipients, SetKeys, Signature, Signer,
+    StoredSignature,
 };
 use longshore_media::header::ENCRYPTED_EXTRA;
 use longshore_media::{block, manifest, record};
@@ -104,6 +105,25 @@ fn records_of_encrypted_sets_are_laid_out_as_in_their_tables() {
         record::ENCRYPTED_MAGIC.to_le_bytes(),
         [0x5c, 0x2a, 0x4d, 0x18]
     );
+}
+
+/// Goal: a guess at a passphrase costs what the page says: by the slot that is written, and by the limits of a reader.
+#[test]
+fn a_guess_at_a_passphrase_costs_what_the_page_says() {
+    let passphrase = Passphrase::new(b"six words or some more".to_vec().into());
+    let secret = [7; 32].into();
+    let slot = passphrase.wrap(&secret).unwrap();
+    assert_eq!(slot.len(), 108);
+    let number = |at: usize| u32::from_le_bytes(slot[at..at + 4].try_into().unwrap());
+    assert_eq!([number(0), number(4), number(8)], [262_144, 3, 4]);
+    assert!(says(
+        "Longshore writes 262,144 KiB, 3 passes and 4 lanes. A reader refuses more than 524,288 KiB, 6 passes or 16 lanes"
+    ));
+    // With this cost the key is the one of the page's function, and one pass less is another slot.
+    assert_eq!(passphrase.open(&slot), Some(secret));
+    let mut cheaper = slot.clone();
+    cheaper[4..8].copy_from_slice(&2_u32.to_le_bytes());
+    assert_eq!(passphrase.open(&cheaper), None);
 }
 
 #[test]

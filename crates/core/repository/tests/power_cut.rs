@@ -22,14 +22,33 @@ const DIRECTORIES: [&str; 2] = ["/m0/t", "/m1/t"];
 
 /// An identity that encrypted backups are for.
 static IDENTITY: LazyLock<Identity> = LazyLock::new(|| Identity::new_x25519().unwrap());
+/// An identity that key objects are for, and no slot on media.
+static SECOND: LazyLock<Identity> = LazyLock::new(|| Identity::new_x25519().unwrap());
+
+fn recipients_of(identity: &Identity) -> Recipients {
+    Recipients::new(vec![identity.recipient()], false).unwrap()
+}
 
 fn recipients() -> Recipients {
-    Recipients::new(vec![IDENTITY.recipient()], false).unwrap()
+    recipients_of(&IDENTITY)
+}
+
+fn keyring_of(identity: &Identity) -> Arc<Keyring> {
+    let identities = Identities::new(vec![identity.clone()]);
+    Arc::new(Keyring::new(identities, false))
 }
 
 fn keyring() -> Arc<Keyring> {
-    let identities = Identities::new(vec![IDENTITY.clone()]);
-    Arc::new(Keyring::new(identities, false))
+    keyring_of(&IDENTITY)
+}
+
+/// The key objects below a path that has this part.
+fn key_objects(disk: &SimDisk, part: &str) -> usize {
+    let is_one = |path: &&std::path::PathBuf| {
+        let is_object = path.extension().is_some_and(|end| end == "lsk");
+        is_object && path.iter().any(|of| of.to_string_lossy() == part)
+    };
+    disk.paths().iter().filter(is_one).count()
 }
 
 /// [`disk`], with encrypted backups, which have a key object in each directory.
@@ -44,7 +63,7 @@ fn sealed_disk(seed: u64, backups: i64) -> SimDisk {
         let devices: Vec<_> = begun.devices.iter().map(|d| d.open(&storage)).collect();
         let media = MediaSet::open(&devices).unwrap().with_keyring(&keyring());
         let opened = media.opened(1).unwrap().unwrap();
-        let object = opened.object(&recipients(), 1).unwrap();
+        let object = opened.object(&recipients_of(&SECOND), 1).unwrap();
         for folder in media.folders() {
             let (name, bytes) = (object.name().unwrap(), object.encode().unwrap());
             folder.write(&name, &bytes).unwrap();
@@ -89,6 +108,21 @@ fn expire(disk: &SimDisk) -> bool {
 
 /// Every backup that looks complete is complete.
 fn check_complete(image: &SimDisk, at: &str) -> usize {
+    check_complete_for(image, at, &keyring())
+}
+
+/// The same of [`sealed_disk`], where each backup also has its key objects, and opens by them.
+fn check_sealed(image: &SimDisk, at: &str) -> usize {
+    for set in on(image).list().unwrap().sets {
+        if set.complete().is_some() {
+            let objects = key_objects(image, set.label.as_str());
+            assert_eq!(objects, 2, "{at}: {}", set.label.as_str());
+        }
+    }
+    check_complete_for(image, at, &keyring_of(&SECOND))
+}
+
+fn check_complete_for(image: &SimDisk, at: &str, keyring: &Arc<Keyring>) -> usize {
     let shelf = on(image);
     let storage: Arc<dyn Storage> = Arc::new(image.clone());
     let listing = shelf.list().unwrap_or_else(|e| panic!("{at}: {e}"));
@@ -99,7 +133,7 @@ fn check_complete(image: &SimDisk, at: &str) -> usize {
     whole
         .map(|set| {
             let to = Path::new("/out").join(set.label.as_str());
-            let restored = restore_with(&storage, &set.devices, &to, &keyring());
+            let restored = restore_with(&storage, &set.devices, &to, keyring);
             restored.unwrap_or_else(|e| panic!("{at}: {e}"));
             assert_eq!(
                 image.read_file(to.join("file")).unwrap(),
@@ -112,7 +146,14 @@ fn check_complete(image: &SimDisk, at: &str) -> usize {
 
 /// Whole backups or none, the newest among them; the next expire leaves nothing else. Gives how many were half removed.
 fn check_expired(image: &SimDisk, reported: bool, at: &str) -> usize {
-    let standing = check_complete(image, at);
+    check_expired_by(&check_complete, image, reported, at)
+}
+
+/// Counts the backups that look complete, each of which is, or fails.
+type Complete<'a> = &'a dyn Fn(&SimDisk, &str) -> usize;
+
+fn check_expired_by(complete: Complete<'_>, image: &SimDisk, reported: bool, at: &str) -> usize {
+    let standing = complete(image, at);
     assert!((2..=4).contains(&standing), "{at}: {standing} are left");
     assert!(!reported || standing == 2, "{at}");
     let listing = on(image).list().unwrap();
@@ -124,7 +165,10 @@ fn check_expired(image: &SimDisk, reported: bool, at: &str) -> usize {
     let newest: Vec<_> = listing.sets.iter().rev().take(2).collect();
     assert!(newest.iter().all(|s| s.complete().is_some()), "{at}");
     assert!(expire(image), "{at}: the next expire");
-    assert_eq!(check_complete(image, at), 2, "{at}");
+    assert_eq!(complete(image, at), 2, "{at}");
+    // Those of the two, or of backups that have none.
+    let objects = key_objects(image, "db");
+    assert!(matches!(objects, 0 | 4), "{at}: {objects} key objects");
     let left = image.paths();
     let rubbish = |p: &&std::path::PathBuf| {
         let text = p.to_string_lossy();
@@ -137,27 +181,38 @@ fn check_expired(image: &SimDisk, reported: bool, at: &str) -> usize {
 
 #[test]
 fn a_power_cut_at_any_step_of_an_expire_leaves_whole_backups_or_none() {
-    cut_expires(&disk);
+    cut_expires(&disk, &check_complete);
 }
 
 /// Goal: key objects go with their backup, and after its stripes: none is left, and none is missing at a backup that stands.
 #[test]
 fn a_power_cut_at_any_step_of_an_expire_leaves_no_key_object_behind() {
-    cut_expires(&sealed_disk);
-    // The objects are there, and those of kept backups stay.
+    cut_expires(&sealed_disk, &check_sealed);
     let disk = sealed_disk(3, 4);
-    let objects = || {
-        let paths = disk.paths().into_iter();
-        paths
-            .filter(|p| p.extension().is_some_and(|e| e == "lsk"))
-            .count()
-    };
-    assert_eq!(objects(), 8);
+    assert_eq!((check_sealed(&disk, ""), key_objects(&disk, "db")), (4, 8));
     assert!(expire(&disk));
-    assert_eq!(objects(), 4);
+    assert_eq!((check_sealed(&disk, ""), key_objects(&disk, "db")), (2, 4));
+    // Without its object in one directory, a backup is seen to lack it; without both it does not open.
+    let objects = || {
+        disk.paths()
+            .into_iter()
+            .filter(|p| p.extension().is_some_and(|e| e == "lsk"))
+    };
+    let dir = disk.dir(Path::new("/")).unwrap();
+    for object in objects().collect::<Vec<_>>() {
+        dir.remove_file(object.strip_prefix("/").unwrap()).unwrap();
+        let check = || assert_eq!(check_sealed(&disk, "without"), 2);
+        assert!(fails(check));
+    }
+    let second = keyring_of(&SECOND);
+    assert!(fails(|| assert_eq!(
+        check_complete_for(&disk, "none", &second),
+        2
+    )));
+    assert_eq!(check_complete(&disk, "by the media"), 2);
 }
 
-fn cut_expires(prepare: &dyn Fn(u64, i64) -> SimDisk) {
+fn cut_expires(prepare: &dyn Fn(u64, i64) -> SimDisk, complete: Complete<'_>) {
     let whole = prepare(3, 4);
     let before = whole.steps();
     assert!(expire(&whole));
@@ -169,7 +224,7 @@ fn cut_expires(prepare: &dyn Fn(u64, i64) -> SimDisk) {
         let reported = expire(&disk.cut_power_at(at));
         for (i, image) in disk.images(IMAGES).iter().enumerate() {
             let at = format!("cut at step {step} of {steps}, image {i}");
-            halves += check_expired(image, reported, &at);
+            halves += check_expired_by(complete, image, reported, &at);
         }
     }
     assert!(

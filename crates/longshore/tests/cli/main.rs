@@ -12,6 +12,7 @@ mod demo;
 mod device_check;
 mod differential;
 mod dry_run;
+mod dumps;
 mod effects;
 mod encrypted;
 mod errors;
