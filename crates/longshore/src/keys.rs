@@ -360,6 +360,13 @@ pub fn recipients(
 /// Errors: a recipient that everything must have is not among these; `None`: nothing is encrypted.
 fn check_required(context: &Context, all: Option<&Recipients>) -> Result<(), Failure> {
     for text in &context.config.encryption.require_recipients {
+        // As of a variable that was emptied: that is no way to require nobody.
+        if text.trim().is_empty() {
+            return Err(Failure::usage(
+                "`require_recipients` in [encryption] has an empty recipient",
+                "name it there, or in LONGSHORE_ENCRYPTION_REQUIRE_RECIPIENTS; a variable that is to require nobody must not be set",
+            ));
+        }
         for required in recipients_of(context, text)? {
             if matches!(required, Recipient::Passphrase(_)) {
                 return Err(Failure::usage(

@@ -479,6 +479,41 @@ fn nothing_is_written_without_a_recipient_that_everything_must_have() {
     assert!(!stage.path("b.bak").exists());
 }
 
+/// Goal: a variable or an option that a script has emptied takes no escrow away, and makes no backup that is not encrypted.
+#[test]
+fn an_empty_variable_or_option_requires_nobody_and_encrypts_for_nobody_in_no_case() {
+    let stage = configured();
+    let (to, escrow) = (recipient(&stage, "id"), recipient(&stage, "escrow"));
+    let plain = "backup app.db --to b.bak";
+    let nobody = stage.run(&["backup", "app.db", "--to", "b.bak", "--encrypt-to", ""]);
+    nobody.exits(2).says("age1");
+    configure(
+        &stage,
+        &format!("[encryption]\nrequire_recipients = [\"{escrow}\"]\n"),
+    );
+    let sealed = format!("{plain} --encrypt-to {to}");
+    for line in [plain, &sealed] {
+        for value in ["", " ", "  "] {
+            let words: Vec<&str> = line.split(' ').collect();
+            let mut command = stage.command(&words);
+            command.env("LONGSHORE_ENCRYPTION_REQUIRE_RECIPIENTS", value);
+            let ran = Ran::of(&command.output().unwrap());
+            ran.exits(2).says("has an empty recipient");
+        }
+        stage.line(line).exits(2).says("`require_recipients`");
+    }
+    let mut checked = stage.command(&["config", "check"]);
+    checked.env("LONGSHORE_ENCRYPTION_REQUIRE_RECIPIENTS", "");
+    let checked = Ran::of(&checked.output().unwrap());
+    assert_ne!(checked.code, 0, "{checked:?}");
+    for (option, value) in [("--encrypt-to", ""), ("--encrypt-to", " ")] {
+        let both = ["backup", "app.db", "--to", "b.bak", "--encrypt-to", &escrow];
+        let ran = stage.run(&[&both[..], &[option, value]].concat());
+        ran.exits(2);
+    }
+    assert!(!stage.path("b.bak").exists());
+}
+
 #[test]
 fn statements_encrypt_and_open_as_the_configuration_says() {
     let stage = configured();

@@ -348,4 +348,17 @@ fn the_security_page_names_promises_that_are_shown() {
             assert!(is_shown(name.trim_matches('`')), "{row}");
         }
     }
+    // Behind each name that begins with `open-` is a test, and the page has the name.
+    let proofs = read("promises.proofs");
+    let open = promises.lines().filter_map(|row| row.strip_prefix("| "));
+    let open = open.filter_map(|row| row.split(" | ").next());
+    let open: Vec<&str> = open.filter(|name| name.starts_with("open-")).collect();
+    assert!(open.len() > 10, "{open:?}");
+    for name in open {
+        assert!(page.contains(&format!("`{name}`")), "{name} is on no page");
+        let below = proofs.lines().skip_while(|line| *line != name).skip(1);
+        let mut below = below.take_while(|line| line.starts_with(' '));
+        let is_test = |line: &str| line.contains(".rs: ");
+        assert!(below.any(is_test), "no test plays the attacker of {name}");
+    }
 }

@@ -118,6 +118,12 @@ fn options_say_for_whom_wal_is_encrypted_and_who_reads_it() {
         let refused = exits(&required(more), 2);
         assert!(refused.contains(what), "{refused}");
     }
+    // A variable that was emptied requires nobody in no case.
+    let push_for = ["wal", "push", &file, "--archive", &archive];
+    let mut emptied = longshore(&server, &[&push_for[..], &["--encrypt-to", &to]].concat());
+    emptied.env("LONGSHORE_ENCRYPTION_REQUIRE_RECIPIENTS", "");
+    let refused = exits(&emptied.output().unwrap(), 2);
+    assert!(refused.contains("empty recipient"), "{refused}");
     assert!(!sealed(&archive, &names[3]).exists());
     exits(
         &required(&["--encrypt-to", &to, "--encrypt-to", &escrow]),
