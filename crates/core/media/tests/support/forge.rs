@@ -4,10 +4,11 @@
 //! Not covered: this file has no tests; the tests that include it do the judging.
 
 use longshore_io::{crc32c, crc32c_append};
+use longshore_media::parity::RowRecord;
 use longshore_media::record::{Container, RecordKind};
 use longshore_media::{BlockHeader, MediaHeader, SetTrailer};
 
-/// One record and, for a block, the payload after it.
+/// One record and, for a block or a row of parity, the bytes after it.
 #[derive(Debug, Clone)]
 pub struct Piece {
     pub kind: RecordKind,
@@ -15,7 +16,7 @@ pub struct Piece {
     pub payload: Vec<u8>,
 }
 
-/// Takes a valid stripe apart.
+/// Takes a valid stripe apart; one of parity, if its container is that of zstd.
 pub fn take_apart(container: Container, stripe: &[u8]) -> Vec<Piece> {
     let mut at = container.preamble().len();
     let mut pieces = Vec::new();
@@ -25,6 +26,8 @@ pub fn take_apart(container: Container, stripe: &[u8]) -> Vec<Piece> {
         at += len;
         let payload_len = match kind {
             RecordKind::Block => BlockHeader::decode(body).unwrap().0.stored_len as usize,
+            // With the head of the frame around a chunk.
+            RecordKind::Parity => 8 + RowRecord::decode(body).unwrap().chunk_len as usize,
             _ => 0,
         };
         pieces.push(Piece {

@@ -6,6 +6,7 @@ pub mod everything;
 pub mod forge;
 pub mod interposed;
 pub mod rows;
+pub mod seeds;
 pub mod tools;
 
 use std::collections::BTreeMap;
