@@ -50,6 +50,8 @@ const DAMAGED: &str = "damaged";
 const LOST: &str = "lost";
 const KEPT: &str = "kept";
 const THERE: &str = "there";
+/// The text of that line where what kept the rest goes by itself.
+const PASSES: &str = "passes";
 /// The longest reason that is noted, in characters.
 const WHY_MAX: usize = 300;
 
@@ -78,6 +80,8 @@ pub struct Owed {
     pub is_in_the_way: bool,
     /// The archive answered when it was asked last, and has not failed since.
     pub is_there: bool,
+    /// What kept the rest then goes by itself, as a copy's store that did not answer.
+    pub passes_by_itself: bool,
     pub(super) sums: BTreeMap<WalName, ContentSum>,
     /// The archives of copies that keep it.
     pub(super) kept: Vec<Kept>,
@@ -175,7 +179,10 @@ impl Owed {
                 self.lost.extend(names);
             }
             Note::Kept => self.kept.extend(Kept::of(text)),
-            Note::There => self.is_there = true,
+            Note::There => {
+                self.is_there = true;
+                self.passes_by_itself = text == PASSES;
+            }
             Note::Refused | Note::Uncompared | Note::InTheWay | Note::Why => {
                 self.why = Some(text.to_owned());
                 self.is_refused = note == Note::Refused;
@@ -401,14 +408,13 @@ impl PgWal {
 
     /// Takes from the list what was paid of the debt `owed`, and notes what is lost, and why the rest is owed.
     ///
-    /// A debt that was moved to another archive meanwhile stays as it is: the payment came to the old one. `is_there`: the archive
-    /// answered.
+    /// A debt that was moved to another archive meanwhile stays as it is: the payment came to the old one.
     pub(super) fn note_attempt(
         &self,
         (creditor, owed): (Creditor<'_>, &Owed),
         paid: &BTreeSet<WalName>,
         lost: &BTreeSet<WalName>,
-        (why, is_there): (Option<(&str, Note)>, bool),
+        (why, there): (Option<(&str, Note)>, There),
         clock: &dyn Clock,
     ) -> Result<(), Error> {
         let (own, here) = (key(creditor.database), location_text(creditor.location));
@@ -433,8 +439,9 @@ impl PgWal {
             if let (Some((why, note)), false) = (why, left.is_empty()) {
                 lines.push(Line::why(&own, note, why));
             }
-            if is_there && !left.is_empty() {
-                lines.push(Line::why(&own, Note::There, ""));
+            if there != There::Away && !left.is_empty() {
+                let text = if there == There::Passes { PASSES } else { "" };
+                lines.push(Line::why(&own, Note::There, text));
             }
             let names: Vec<String> = lost.intersection(&left).map(ToString::to_string).collect();
             if !names.is_empty() {
@@ -539,6 +546,15 @@ pub(super) enum Note {
     Kept,
     /// The archive answered.
     There,
+}
+
+/// Whether the archive answered in an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum There {
+    Away,
+    Answers,
+    /// It answers, and what keeps the rest goes by itself.
+    Passes,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -383,6 +383,13 @@ impl Error {
         )
     }
 
+    /// Whether the cause goes without anybody's help: a network or a store that did not answer or had too much to do, or another
+    /// process that was at work on the same.
+    pub(super) fn passes_by_itself(&self) -> bool {
+        let is_at_work = matches!(self, Error::Busy { .. } | Error::BeingExpired { .. });
+        is_at_work || self.may_pass()
+    }
+
     /// Whether a store was away: the same may succeed a little later.
     pub fn may_pass(&self) -> bool {
         matches!(self, Error::Store(store) if store.may_pass())
@@ -638,5 +645,48 @@ mod tests {
         let large = io_hint(io::ErrorKind::FileTooLarge);
         assert!(large.contains("`ulimit -f`"), "{large}");
         assert!(!large.contains("free space"), "{large}");
+    }
+
+    /// Goal: a network that answers again and a store that was slow need nobody; credentials and a bucket that is gone do.
+    #[test]
+    fn only_what_may_succeed_a_little_later_passes_by_itself() {
+        use longshore_bucket::Error as Bucket;
+        let (action, at, endpoint) = ("read", "s3://b/k".to_owned(), "http://s".to_owned());
+        let silent = |why: &str| Bucket::Silent {
+            action,
+            at: at.clone(),
+            endpoint: endpoint.clone(),
+            why: why.to_owned(),
+            tries: 9,
+        };
+        let refused = |status| Bucket::Refused {
+            action,
+            at: at.clone(),
+            endpoint: endpoint.clone(),
+            status,
+            code: String::new(),
+            message: String::new(),
+            tries: 9,
+        };
+        let no_bucket = Bucket::NoBucket {
+            action,
+            at: at.clone(),
+        };
+        for (error, passes) in [
+            (silent("connection refused"), true),
+            (silent("invalid peer certificate"), false),
+            (refused(503), true),
+            (refused(429), true),
+            (refused(403), false),
+            (no_bucket, false),
+        ] {
+            let text = error.to_string();
+            assert_eq!(Error::from(error).passes_by_itself(), passes, "{text}");
+        }
+        let name = "000000010000000000000001".parse().unwrap();
+        assert!(Error::Busy { name, waited_s: 1 }.passes_by_itself());
+        assert!(!Error::Lost { name, count: 1 }.passes_by_itself());
+        let gone = io::ErrorKind::NotFound.into();
+        assert!(!Error::io("open", "/near")(gone).passes_by_itself());
     }
 }

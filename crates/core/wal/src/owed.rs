@@ -33,7 +33,7 @@ use longshore_pg::wal::WalName;
 use super::ahead::AheadLock;
 use super::content::ContentSum;
 use super::copy::{CopyError, WalCopied, copy_on, has};
-use super::debts::{Creditor, Note, Owed, order};
+use super::debts::{Creditor, Note, Owed, There, order};
 use super::memory::MemoryFile;
 use super::place::directory_of;
 use super::{Error, Outgoing, PgWal, PushResult, StorageForm, WalArchive};
@@ -145,7 +145,7 @@ impl PgWal {
             Some(why) => Some((why, owed.failure())),
             None => told.as_ref().map(|(why, note)| (&**why, *note)),
         };
-        let attempted = (why, !attempt.is_home_away);
+        let attempted = (why, attempt.there());
         self.note_attempt((creditor, &owed), &attempt.paid, &lost, attempted, clock)?;
         Ok(attempt.settled())
     }
@@ -188,11 +188,26 @@ impl Attempt<'_> {
         self.fail(error, note, names);
     }
 
+    /// The failures for which something is still owed.
+    fn left(&self) -> impl Iterator<Item = &Failed> {
+        let failed = self.failed.iter();
+        failed.filter(|failed| !failed.names.is_subset(&self.paid))
+    }
+
     /// The failure that is told. A refusal stops the server, so it stands before all others.
     fn first_failure(&self) -> Option<&Failed> {
-        let is_left = |failed: &&Failed| !failed.names.is_subset(&self.paid);
-        let left = self.failed.iter().filter(is_left);
-        left.min_by_key(|failed| failed.note)
+        self.left().min_by_key(|failed| failed.note)
+    }
+
+    fn there(&self) -> There {
+        let mut left = self.left().peekable();
+        match () {
+            () if self.is_home_away => There::Away,
+            () if left.peek().is_some() && left.all(|f| f.error.passes_by_itself()) => {
+                There::Passes
+            }
+            () => There::Answers,
+        }
     }
 
     fn settled(mut self) -> Settled {

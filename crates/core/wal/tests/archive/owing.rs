@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use longshore_codec::Algorithm;
 use longshore_crypt::{Identities, Identity, Keyring, Recipients};
-use longshore_io::{Fault, SimDisk, Storage};
+use longshore_io::{Fault, OpenHow, SimDisk, Storage};
 use longshore_pg::wal::WalName;
 use longshore_pg::{SegmentName, SegmentSize};
 use longshore_wal::{
@@ -628,6 +628,44 @@ fn an_archive_that_answered_is_known_to_be_there_until_it_fails() {
         .inject(Fault::errno(5).from_step(three.home.steps() + 1));
     three.settle_with(home(), &form(Algorithm::Lz4), false);
     assert!(!three.owed_of(MAIN).is_there);
+}
+
+/// Goal: nobody is called for a cause that goes by itself, and somebody is for each other one, also beside it.
+#[test]
+fn what_another_process_is_at_work_on_passes_by_itself_and_what_nobody_has_does_not() {
+    let three = Three::new();
+    three.keeps(0, 3);
+    let at = Path::new(ARCHIVE).join(format!("0000000100000000/{}.tmp", name(1, 3)));
+    three.home.write_file(&at, b"half").unwrap();
+    let dir = three.home.dir(at.parent().unwrap()).unwrap();
+    let file = Path::new(at.file_name().unwrap());
+    let lock = dir.open(file, OpenHow::ReadWrite).unwrap();
+    assert!(lock.try_lock().unwrap());
+    let settled = three.settle(true).unsettled.unwrap();
+    assert!(matches!(settled, Error::Busy { .. }), "{settled}");
+    let owed = three.owed_of(MAIN);
+    assert!(
+        owed.is_there && owed.why.is_some() && owed.passes_by_itself,
+        "{owed:?}"
+    );
+    // An older version's line has no such word.
+    let text = list(&three.server).replace("\tpasses", "\t");
+    write_list(&three.server, &text);
+    let owed = three.owed_of(MAIN);
+    assert!(owed.is_there && !owed.passes_by_itself, "{owed:?}");
+    // Another one that nothing in reach has, as a look shows that nobody cuts off.
+    three.took(1, 4);
+    three.lost(1, 4);
+    three.settle(true);
+    assert!(three.owed_of(MAIN).passes_by_itself);
+    drop(lock);
+    three.settle(true);
+    assert_eq!(
+        (three.owed(), held(&three.home)),
+        (vec![name(1, 4)], vec![1, 2, 3])
+    );
+    let owed = three.owed_of(MAIN);
+    assert!(owed.is_there && !owed.passes_by_itself, "{owed:?}");
 }
 
 /// Goal: without any copy nothing is lost: one that is gone from the configuration may have it.

@@ -140,6 +140,10 @@ impl DebtRow {
                 row.lost_count,
                 owed.lost.first().map(ToString::to_string).unwrap_or_default()
             ),
+            () if owed.is_there && owed.passes_by_itself => {
+                row.weight = Weight::Waits;
+                "the archive answers, and what kept them goes by itself: pushes bring them then".to_owned()
+            }
             () if owed.is_there && owed.why.is_some() => format!(
                 "the archive answers, so it is something else that keeps them: put that right, then run \
                  `longshore wal owed --database {name} --settle`"
