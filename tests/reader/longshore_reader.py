@@ -1441,16 +1441,16 @@ for length, result in ((1, 0x7EAB43AAC7CDDD78), (2, 0xB8D0569AB0B53D62), (64, 0x
     assert highway64(bytes(range(32)), bytes(range(length))) == result
 
 
-def check_sums(header, entry, plain):
+def check_sums(header, key, entry, plain):
     """Whether a file's sums are those of the pages that the block holds; of each run one page is summed, this is slow."""
     for start, page, sums in entry.sums:
-        need(header.sum_key, "sums in a set without a key")
+        need(key, "sums in a set without a key")
         end = min(start + page * len(sums), entry.len)
         for offset, length, at in entry.extents:
             first = max(start, -(-offset // page) * page)
             length_here = min(page, entry.len - first)
             if 0 < length_here and first + length_here <= min(end, offset + length):
-                found = highway64(header.sum_key, plain[at + first - offset :][:length_here]) or 1
+                found = highway64(key, plain[at + first - offset :][:length_here]) or 1
                 need(found == sums[(first - start) // page], f"page {first // page} of {shown(entry.path)} has another sum")
 
 
@@ -1885,8 +1885,13 @@ class Opened:
     """The keys of a set, derived from its set key."""
 
     def __init__(self, context, set_key):
-        self.prk = mac(context, set_key)
+        self.prk, self.set_key = mac(context, set_key), set_key
         self.of = {label: expand(self.prk, b"longshore/1/" + label.encode()) for label in (*LABELS, "object")}
+
+    def of_sums(self, header):
+        """The key of page sums, which the header has under a mask."""
+        mask = expand(mac(header.set.bytes, self.set_key), b"longshore/1/sums")
+        return bytes(a ^ b for a, b in zip(header.sum_key, mask))
 
     def of_manifest(self, block):
         return expand(self.of["meta"], b"b" + le(block.sequence, 8) + block.salt)
@@ -2647,8 +2652,9 @@ def read_block(header, block, manifest, payload, proof):
     found = crc32c(plain)
     need(found == block.plain_crc, f"plain bytes have CRC-32C {found:#010x}, not {block.plain_crc:#010x}")
     entries, marks = parse_manifest(manifest, block.plain_len)
+    key = proof.of_sums(header) if header.encrypted and header.sum_key else header.sum_key
     for entry in entries:
-        check_sums(header, entry, plain)
+        check_sums(header, key, entry, plain)
     return plain, entries, marks
 
 

@@ -1,5 +1,5 @@
 //! Goal: every version reads what an earlier version wrote.
-//! Method: the stripes of `tests/golden/v1` to `v6` are never written again. The program, and the reader that was
+//! Method: the stripes of `tests/golden/v1` to `v7` are never written again. The program, and the reader that was
 //! written from `docs/format.md` alone, verify and restore them; the results are compared with their descriptions.
 
 use std::os::unix::ffi::OsStrExt;
@@ -200,7 +200,7 @@ fn without_media(changelog: &str, page: &str, kept: &[String]) -> Vec<String> {
 #[test]
 fn media_of_every_released_version_are_kept() {
     // A directory is added here and never taken away.
-    let kept = ["v1", "v2", "v3", "v4", "v5", "v6", "wal-v1"].map(str::to_owned);
+    let kept = ["v1", "v2", "v3", "v4", "v5", "v6", "v7", "wal-v1", "wal-v2"].map(str::to_owned);
     for name in &kept {
         let sums = tests().join("golden").join(name).join("SHA256SUMS");
         assert!(sums.is_file(), "{}", sums.display());
@@ -745,6 +745,140 @@ fn a_golden_signature_is_its_signers_alone() {
             let read = run(&mut python).unwrap();
             assert_eq!(read.status.success(), code == 0, "{read:?}");
         }
+    }
+}
+
+fn has_cryptography() -> bool {
+    let found = run(Command::new("python3").args(["-c", "import cryptography"]));
+    let has_it = found.is_some_and(|found| found.status.success());
+    assert!(has_it || std::env::var_os("LONGSHORE_REQUIRE_TOOLS").is_none());
+    has_it
+}
+
+fn reader(words: &[&str], stripes: &[PathBuf]) -> Output {
+    let mut python = Command::new("python3");
+    python
+        .arg("-B")
+        .arg(tests().join("reader/longshore_reader.py"));
+    run(python.args(words).args(stripes)).unwrap()
+}
+
+/// The program that keeps the key of a set of `v7`, and a configuration that names it, in this directory.
+fn key_program(dir: &Path) -> [String; 2] {
+    use std::os::unix::fs::PermissionsExt;
+    let turn = dir.join("turn");
+    std::fs::copy(tests().join("golden/v7/secrets/turn"), &turn).unwrap();
+    std::fs::set_permissions(&turn, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let (turn, config) = (turn.display().to_string(), dir.join("command.toml"));
+    let text = format!("[encryption]\nunwrap_command = [\"{turn}\"]\n");
+    std::fs::write(&config, text).unwrap();
+    [turn, config.display().to_string()]
+}
+
+/// Goal: the kinds of sets that `v7` has are read for ever: an encrypted differential one, one for a key that a program keeps, one
+/// that lost a device while it was made, and one of PAGES.
+#[test]
+fn golden_sets_of_further_kinds_are_read_by_both_readers() {
+    let golden = tests().join("golden/v7");
+    let mut sums = Command::new("sha256sum");
+    let sums = sums.args(["--strict", "--quiet", "-c", "SHA256SUMS"]);
+    if let Some(output) = run(sums.current_dir(&golden)) {
+        succeeds(&output);
+    }
+    let secrets = secrets();
+    let (dir, classic) = (secrets.path(), secrets.path().join("classic"));
+    let classic = classic.display().to_string();
+    let [turn, config] = key_program(dir);
+    let stripes = |media: &str| stripes_at(golden.join(media));
+    let base = stripes("full")[0].display().to_string();
+    let identity = ["--identity", classic.as_str()];
+    let differential = ["--base", &base, "--identity", &classic];
+    let command = ["--config", &config, "--identity", "command:golden/key"];
+    for (media, words, code, description) in [
+        ("full", &identity[..], 0, "../v1/tree-1.txt"),
+        ("differential", &differential[..], 0, "differential.txt"),
+        ("command", &command[..], 0, "../v1/tree-2.txt"),
+        ("tolerated", &[][..], 5, "differential.txt"),
+        ("pages", &[][..], 0, "pages.txt"),
+    ] {
+        let to = dir.join(media).display().to_string();
+        let args = [&["restore"][..], words, &["--to", &to, "--"]].concat();
+        let restored = longshore(&args, &stripes(media));
+        assert_eq!(restored.status.code(), Some(code), "{media}: {restored:?}");
+        let wanted = described_at(&golden.join(description));
+        assert_eq!(describe(Path::new(&to)), wanted, "{media}");
+        // Without what opens it, or what it stands on.
+        let none = dir.join(format!("{media}-none")).display().to_string();
+        let mut left = stripes(media);
+        if media == "tolerated" {
+            left.retain(|stripe| !stripe.ends_with("stripe-4"));
+        }
+        let refused = longshore(&["restore", "--to", &none, "--"], &left);
+        let is_open = media == "pages";
+        assert_eq!(refused.status.success(), is_open, "{media}: {refused:?}");
+    }
+    let unwrap = format!("golden/key {turn}");
+    let by_reader = |media: &str, words: &[&str], description: &str| {
+        let to = dir.join(format!("{media}-reader")).display().to_string();
+        let args = [&["restore"][..], words, &["--to", &to]].concat();
+        let restored = reader(&args, &stripes(media));
+        succeeds(&restored);
+        let wanted = described_at(&golden.join(description));
+        assert_eq!(describe(Path::new(&to)), wanted, "{media}");
+        (to, String::from_utf8(restored.stdout).unwrap())
+    };
+    if run(Command::new("python3").arg("--version")).is_none() {
+        return;
+    }
+    by_reader("tolerated", &[], "differential.txt");
+    by_reader("pages", &[], "pages.txt");
+    if has_cryptography() {
+        by_reader("command", &["--unwrap", &unwrap], "../v1/tree-2.txt");
+        let (parent, told) = by_reader("full", &identity, "../v1/tree-1.txt");
+        let root = told.split("root ").nth(1).unwrap().trim();
+        let on = ["--parent", &parent, "--parent-root", root];
+        let words = [&identity[..], &on[..]].concat();
+        by_reader("differential", &words, "differential.txt");
+    }
+}
+
+/// Goal: the lost stripe of a set that lost a device is written once more.
+#[test]
+fn a_golden_set_that_lost_a_device_is_repaired() {
+    let dir = tempfile::tempdir().unwrap();
+    for stripe in stripes_at(tests().join("golden/v7/tolerated")) {
+        std::fs::copy(&stripe, dir.path().join(stripe.file_name().unwrap())).unwrap();
+    }
+    let all = [1, 2, 3, 4].map(|n| dir.path().join(format!("stripe-{n}")));
+    assert!(!all[1].exists());
+    succeeds(&longshore(&["repair"], &all));
+    succeeds(&longshore(&["verify"], &all));
+    if run(Command::new("python3").arg("--version")).is_some() {
+        succeeds(&reader(&["verify"], &all));
+    }
+}
+
+/// Goal: the signature of a segment counts for ever, for the reader that was written from the page, and for its signer alone.
+#[test]
+fn a_golden_signature_of_a_segment_is_its_signers_alone() {
+    if !has_cryptography() {
+        return;
+    }
+    let golden = tests().join("golden/wal-v2");
+    let mut gzip = Command::new("gzip");
+    let plain = tests().join("golden/wal-v1/segment.gz");
+    let plain = run(gzip.arg("-dc").arg(plain)).unwrap();
+    for (signer, is_right) in SIGNERS.into_iter().zip([true, false]) {
+        let mut python = Command::new("python3");
+        python
+            .arg("-B")
+            .arg(tests().join("reader/longshore_wal_reader.py"));
+        python.arg(golden.join("segment.zst"));
+        python.arg("--identity").arg(golden.join("identity"));
+        let read = run(python.args(["--signer", signer])).unwrap();
+        assert_eq!(read.status.success(), is_right, "{signer}");
+        let expected: &[u8] = if is_right { &plain.stdout } else { &[] };
+        assert!(read.stdout == expected, "{signer}");
     }
 }
 
