@@ -114,12 +114,12 @@ pub struct RunningWork {
     pub done_bytes: u64,
     /// `None`: not known.
     pub expected_bytes: Option<u64>,
-    /// Whether it is one of this process.
+    /// True of a run of this process.
     #[serde(skip)]
     pub is_own: bool,
 }
 
-/// What tells the process that writes a file from all others.
+/// The marks that tell the process that writes a file from all others.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Writer {
     host: String,
@@ -142,7 +142,7 @@ impl Writer {
         Some(self.process.split_once(' ')?.1)
     }
 
-    /// Whether a process's number means the same to both.
+    /// True if a process's number means the same to both.
     fn is_beside(&self, other: &Writer) -> bool {
         let is_known = !self.boot.is_empty() && self.namespaces().is_some();
         // A machine that was cloned while it ran has the same boot, and perhaps another name.
@@ -152,7 +152,7 @@ impl Writer {
     }
 }
 
-/// What a file of either kind says.
+/// The content of a file of either kind.
 #[derive(Serialize)]
 struct Sheet<'a, P> {
     #[serde(flatten)]
@@ -414,7 +414,7 @@ fn published<P: Published>(machine: &Machine, catalog: Option<&Path>) -> Vec<P> 
     runs
 }
 
-/// What a file of either kind says about the process that writes it.
+/// The part of a file of either kind that is about the process that writes it.
 #[derive(Deserialize)]
 struct Told {
     pid: u32,
@@ -423,7 +423,7 @@ struct Told {
     writer: Writer,
 }
 
-/// What becomes of a file.
+/// The fate of a file.
 #[derive(Debug, PartialEq)]
 enum Judged {
     Shown,
@@ -572,7 +572,7 @@ mod tests {
         assert!(ProgressFile::begin(machine(), None, "backup", "shop").is_none());
     }
 
-    /// What a process of this number wrote at a moment.
+    /// A file that a process of this number wrote at a moment.
     fn told(pid: u32, writer: &Writer, updated_us: i64) -> Told {
         let writer = writer.clone();
         Told {

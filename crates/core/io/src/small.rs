@@ -462,7 +462,7 @@ mod tests {
         assert_eq!(owned.owner_of("list.lock"), OWNER);
     }
 
-    /// The owner could not open a lock that stays another user's, and would change nothing any more.
+    /// The owner could not open a lock that stays another user's, and would never change anything again.
     #[test]
     fn without_the_right_to_give_a_change_fails_and_leaves_no_lock() {
         let owned = Owned::new();

@@ -1,6 +1,6 @@
 //! Goal: fuzzing begins with media that readers take, and that have each kind of record: a fuzzer finds no encrypted set by itself.
 //! Method: the seeds of `fuzz/seeds/media` are read as the target reads them. With LONGSHORE_TEST_WRITE_SEEDS set, those of
-//! encrypted sets and of parity are made anew, with new keys that nobody has.
+//! encrypted sets and of parity are made again, with new keys that nobody has.
 //! Not covered: inputs that fuzzing finds (`scripts/fuzz.sh`).
 
 mod support;

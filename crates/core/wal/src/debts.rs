@@ -80,7 +80,7 @@ pub struct Owed {
     pub is_in_the_way: bool,
     /// The archive answered when it was asked last, and has not failed since.
     pub is_there: bool,
-    /// What kept the rest then goes by itself, as a copy's store that did not answer.
+    /// The cause that kept the rest then goes by itself, as a copy's store that did not answer.
     pub passes_by_itself: bool,
     pub(super) sums: BTreeMap<WalName, ContentSum>,
     /// The archives of copies that keep it.
@@ -548,7 +548,7 @@ pub(super) enum Note {
     There,
 }
 
-/// Whether the archive answered in an attempt.
+/// The own archive's answer in an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum There {
     Away,

@@ -383,7 +383,7 @@ impl Error {
         )
     }
 
-    /// Whether the cause goes without anybody's help: a network or a store that did not answer or had too much to do, or another
+    /// True if the cause goes without anybody's help: a network or a store that did not answer or had too much to do, or another
     /// process that was at work on the same.
     pub(super) fn passes_by_itself(&self) -> bool {
         let is_at_work = matches!(self, Error::Busy { .. } | Error::BeingExpired { .. });

@@ -12,7 +12,7 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{Gid, Stat, Uid};
 use rustix::io::Errno;
 
-/// Whether it belongs to this process's effective user.
+/// True if it belongs to this process's effective user.
 pub(super) fn is_ours(stat: &Stat) -> bool {
     stat.st_uid == rustix::process::geteuid().as_raw()
 }

@@ -10,7 +10,7 @@ use longshore_wal::{Error, PushResult};
 
 use super::support::*;
 
-/// Who signed the segment of `wal-v2`.
+/// The signer of the segment of `wal-v2`.
 const SIGNER: &str = "lssigner1h8dhu4cnsp73770pwp7q8phm7w23tckx8fsxmvl7lvg45wtapfsq9dug87";
 
 fn golden(file: &str) -> Vec<u8> {

@@ -630,7 +630,7 @@ fn an_archive_that_answered_is_known_to_be_there_until_it_fails() {
     assert!(!three.owed_of(MAIN).is_there);
 }
 
-/// Goal: nobody is called for a cause that goes by itself, and somebody is for each other one, also beside it.
+/// Goal: nobody is called for a cause that goes by itself, and somebody is for each other one.
 #[test]
 fn what_another_process_is_at_work_on_passes_by_itself_and_what_nobody_has_does_not() {
     let three = Three::new();
