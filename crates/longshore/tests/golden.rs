@@ -836,6 +836,10 @@ fn golden_sets_of_further_kinds_are_read_by_both_readers() {
         by_reader("command", &["--unwrap", &unwrap], "../v1/tree-2.txt");
         let (parent, told) = by_reader("full", &identity, "../v1/tree-1.txt");
         let root = told.split("root ").nth(1).unwrap().trim();
+        let listed = longshore(&["list", "--json"], &stripes("full")).stdout;
+        let member = format!("\"root\":\"{root}\"");
+        let listed = String::from_utf8(listed).unwrap();
+        assert!(listed.contains(&member), "{member}: {listed}");
         let on = ["--parent", &parent, "--parent-root", root];
         let words = [&identity[..], &on[..]].concat();
         by_reader("differential", &words, "differential.txt");

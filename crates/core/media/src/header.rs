@@ -750,6 +750,12 @@ const FLAG_DAMAGED: u32 = 1;
 const FLAG_LOG_INCLUDED: u32 = 2;
 
 impl SetTrailer {
+    /// The set's root as people compare it, in 64 hexadecimal digits; `None` if the set is not encrypted.
+    pub fn root_text(&self) -> Option<String> {
+        let digits = self.proof?.root.map(|byte| format!("{byte:02x}"));
+        Some(digits.concat())
+    }
+
     /// Whether two families' trailers belong to one set and agree on its totals.
     pub fn agrees_with(&self, other: &SetTrailer) -> bool {
         self.set == other.set

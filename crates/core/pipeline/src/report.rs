@@ -155,6 +155,8 @@ pub struct BackupReport {
 #[derive(Debug, Clone, Serialize)]
 pub struct RestoredSet {
     pub set: Uuid,
+    /// [`longshore_media::SetTrailer::root_text`].
+    pub root: Option<String>,
     pub position: u32,
     pub is_differential: bool,
     pub devices: Vec<String>,
@@ -165,6 +167,8 @@ pub struct RestoredSet {
 #[derive(Debug, Clone, Serialize)]
 pub struct RestoreReport {
     pub set: Uuid,
+    /// [`longshore_media::SetTrailer::root_text`].
+    pub root: Option<String>,
     pub database: String,
     pub position: u32,
     pub target: String,

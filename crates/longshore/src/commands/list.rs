@@ -61,6 +61,7 @@ struct Set {
     degraded: bool,
     copy_only: bool,
     encrypted: bool,
+    root: Option<String>,
     /// Whose it is, in one word; `None` if that cannot be told.
     signature: Option<&'static str>,
     signer: Option<String>,
@@ -303,6 +304,7 @@ fn set(summary: &SetSummary, media: &MediaSet) -> Set {
         degraded,
         copy_only: header.copy_only,
         encrypted: header.encrypted,
+        root: trailer.and_then(|trailer| trailer.root_text()),
         signature: signature.map(|state| state.word()),
         signer: signature.and_then(|state| Some(state.signer()?.to_string())),
         recipients: media.recipient_names(header.position).unwrap_or_default(),

@@ -188,6 +188,8 @@ impl Failures {
 pub struct Row {
     pub label: String,
     pub set: Option<String>,
+    /// The set's root, which nobody without its key can give to another set; `None`: it is not encrypted, or not complete.
+    pub root: Option<String>,
     /// `full`, `diff`, or `incr` if it is compared with another one that is not full.
     #[serde(rename = "type")]
     pub kind: &'static str,
@@ -270,6 +272,7 @@ pub fn rows(listing: &Listing, decision: Option<&Decision>) -> Vec<Row> {
         Row {
             label: set.label.to_string(),
             set: facts[i].id.map(|id| id.to_string()),
+            root: complete.and_then(|c| c.trailer.root_text()),
             kind: kind_of(&facts, i),
             state: match broken {
                 Some(_) => "BROKEN",

@@ -479,6 +479,53 @@ fn nothing_is_written_without_a_recipient_that_everything_must_have() {
     assert!(!stage.path("b.bak").exists());
 }
 
+/// Goal: the root that a witness noted when a backup was made is compared with what is restored, by whatever command tells it.
+#[test]
+fn an_encrypted_set_has_one_root_in_every_answer_and_a_plain_one_has_none() {
+    let stage = configured();
+    let to = recipient(&stage, "id");
+    let restored = |label: &str, more: &str| {
+        let line = format!("restore --database sales --label {label} --to {label} --json {more}");
+        answer(&stage.line(&line).exits(0))
+    };
+    let root = |value: &Value| value.as_str().map(str::to_owned);
+    let mut roots = Vec::new();
+    for (encrypt, identity) in [
+        (String::new(), ""),
+        (format!("--encrypt-to {to}"), "--identity id"),
+        (format!("--encrypt-to {to}"), "--identity id"),
+    ] {
+        // Labels have seconds.
+        std::thread::sleep(std::time::Duration::from_millis(1100));
+        let made = answer(
+            &stage
+                .line(&format!("backup sales --json {encrypt}"))
+                .exits(0),
+        );
+        let label = made["label"].as_str().unwrap();
+        let info = answer(&stage.line("info sales --json").exits(0));
+        let rows = info["databases"][0]["backups"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["label"] == label).unwrap();
+        let own = root(&row["root"]);
+        let listed = [1, 2].map(|n| format!("disk{n}/sales/{label}/family-{n}.bak"));
+        let listed = answer(
+            &stage
+                .line(&format!("list {} --json", listed.join(" ")))
+                .exits(0),
+        );
+        assert_eq!(root(&listed["sets"][0]["root"]), own);
+        let preview = restored(label, &format!("--dry-run {identity}"));
+        assert_eq!(root(&preview["sets"][0]["root"]), own);
+        assert_eq!(root(&restored(label, identity)["root"]), own);
+        roots.push(own);
+    }
+    let [None, Some(one), Some(other)] = &roots[..] else {
+        panic!("{roots:?}");
+    };
+    let is_digit = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
+    assert!(one.len() == 64 && one.chars().all(is_digit) && one != other);
+}
+
 /// Goal: a variable or an option that a script has emptied takes no escrow away, and makes no backup that is not encrypted.
 #[test]
 fn an_empty_variable_or_option_requires_nobody_and_encrypts_for_nobody_in_no_case() {

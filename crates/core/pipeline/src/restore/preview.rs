@@ -39,6 +39,7 @@ pub fn of(
     let families = 0..opened.media.family_count();
     let requested = RestoredSet {
         set: prepared.header.set,
+        root: trailer.and_then(|trailer| trailer.root_text()),
         position: opened.position,
         is_differential: prepared.header.parent.is_some(),
         devices: families

@@ -198,6 +198,7 @@ pub fn set_of(link: &Link, plain_bytes: u64) -> RestoredSet {
     let devices = 0..link.media.family_count();
     RestoredSet {
         set: link.header.set,
+        root: link.trailer.root_text(),
         position: link.header.position,
         is_differential: link.header.parent.is_some(),
         devices: devices.map(|i| link.media.device(i).to_owned()).collect(),
@@ -244,12 +245,15 @@ pub fn of(
         .map(|(link, set)| set_of(link, set.plain_bytes))
         .collect();
     let limit = counters.limit(moved.elapsed, &prepared.sizes, RunKind::Restore);
-    let last_lsn = trailers(&moved).next().map(|trailer| trailer.log.last_lsn);
+    let trailer = trailers(&moved).next();
+    let last_lsn = trailer.map(|trailer| trailer.log.last_lsn);
+    let root = trailer.and_then(SetTrailer::root_text);
     let wal = NeededWal::of(&prepared.header, last_lsn);
     let delta = moved.finished.delta;
     RestoreReport {
         chain,
         set: prepared.header.set,
+        root,
         database: prepared.header.database.clone(),
         position: prepared.opened.position,
         target: prepared.request.target.display().to_string(),
