@@ -846,6 +846,34 @@ fn golden_sets_of_further_kinds_are_read_by_both_readers() {
     }
 }
 
+/// Goal: the reader opens and refuses what others publish for age's hybrid recipients; the program's own test is in `age.rs`.
+#[test]
+fn the_independent_reader_agrees_with_published_vectors_of_hybrid_recipients() {
+    const LOOK: &str = r#"
+import glob, hashlib, os, sys
+sys.path.insert(0, sys.argv[1])
+import longshore_reader as reader
+paths = glob.glob(os.path.join(sys.argv[2], "*"))
+assert len(paths) == 16, paths
+for path in paths:
+    with open(path, "rb") as file:
+        head, _, data = file.read().partition(b"\n\n")
+    facts = dict(line.split(": ", 1) for line in head.decode().splitlines())
+    try:
+        content = reader.open_age(data, [reader.bech32(facts["identity"])])
+    except reader.Bad:
+        content = None
+    assert (content is not None) == (facts["expect"] == "success"), path
+    assert content is None or hashlib.sha256(content).hexdigest() == facts["payload"], path
+"#;
+    if has_cryptography() {
+        let mut python = Command::new("python3");
+        python.args(["-B", "-c", LOOK]).arg(tests().join("reader"));
+        python.arg(tests().join("../crates/core/crypt/tests/cctv"));
+        succeeds(&run(&mut python).unwrap());
+    }
+}
+
 /// Goal: the lost stripe of a set that lost a device is written once more.
 #[test]
 fn a_golden_set_that_lost_a_device_is_repaired() {

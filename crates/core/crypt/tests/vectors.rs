@@ -1,7 +1,7 @@
 //! Goal: every byte that is encrypted is what the specification says, by a program that was written from it alone.
 //! Method: `tests/reader/vectors.py` made `tests/golden/encryption.json` with other libraries. Each message is opened, and made
 //! again from the same inputs: salts depend on messages, so nothing of it is random.
-//! Not covered: that the file is what that program makes (`cli/reader.rs` of the program runs it), and hybrid recipients.
+//! Not covered: that the file is what that program makes (`cli/reader.rs` of the program runs it), and hybrid recipients (`src/age.rs` has published vectors).
 
 use std::sync::Arc;
 
