@@ -13,7 +13,7 @@
 use std::path::{Path, PathBuf};
 
 use longshore_crypt::ServiceKey;
-use longshore_io::{Attributes, Clock, SmallFile, Storage};
+use longshore_io::{Clock, OpenHow, SmallFile, Storage};
 use zeroize::Zeroizing;
 
 use crate::Error;
@@ -150,15 +150,14 @@ impl ServiceFile<'_> {
         if rustix::process::geteuid().as_raw() != 0 || owner.0 == 0 {
             return Ok(());
         }
-        let attributes = Attributes {
-            owner: Some(owner),
-            ..Attributes::default()
-        };
+        // By the open file: the catalog's user may own the directory, and exchange names in it.
         let given = self
             .storage
             .dir(parent)
-            .and_then(|dir| dir.set_attributes(Path::new(name), &attributes));
-        given.map_err(|e| self.wrong(format!("it cannot be given to the catalog's owner: {e}")))
+            .and_then(|dir| dir.open(Path::new(name), OpenHow::Read)?.give(owner));
+        given
+            .map(drop)
+            .map_err(|e| self.wrong(format!("it cannot be given to the catalog's owner: {e}")))
     }
 
     /// The key, which is made if there is none. `may_make`: no secret needs one that is missing.

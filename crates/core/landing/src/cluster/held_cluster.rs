@@ -138,6 +138,9 @@ impl HeldCluster {
     }
 
     /// Gives a restored log set the owner of the cluster.
+    ///
+    /// Whoever owns a directory may exchange the names in it. So a file is given while its directory is not yet the owner's, and a
+    /// directory as the one that was opened.
     pub fn adopt_log(&self, number: u32) -> Result<(), Error> {
         let root = Path::new("");
         let stat = self.dir.stat(root).map_err(at("look at", &self.path))?;
@@ -145,26 +148,25 @@ impl HeldCluster {
             owner: Some((stat.uid, stat.gid)),
             ..Attributes::default()
         };
+        let is_owners = |dir: &dyn Dir| dir.stat(root).map(|found| found.uid == stat.uid);
         let set = Path::new(LOG_DIR).join(format!("{number:08}"));
         let files = set.join("pg_wal");
-        for name in [Path::new(LOG_DIR), &set, &files] {
-            self.give(name, &owner)?;
-        }
-        let list = at("list", &self.path.join(&files));
-        let names = self.dir.dir(&files).and_then(|dir| dir.list());
-        for name in names.map_err(&list)? {
-            self.give(&files.join(name.map_err(&list)?), &owner)?;
-        }
-        Ok(())
-    }
-
-    fn give(&self, name: &Path, owner: &Attributes) -> Result<(), Error> {
-        let stat = self.dir.stat(name);
-        let set = stat.and_then(|stat| match owner.owner == Some((stat.uid, stat.gid)) {
-            true => Ok(()),
-            false => self.dir.set_attributes(name, owner),
-        });
-        set.map_err(at("change the owner of", &self.path.join(name)))
+        let given = || -> std::io::Result<()> {
+            let dir = self.dir.dir(&files)?;
+            if !is_owners(&*dir)? {
+                for name in dir.list()? {
+                    dir.set_attributes(Path::new(&name?), &owner)?;
+                }
+            }
+            for name in [&*files, &set, Path::new(LOG_DIR)] {
+                let dir = self.dir.dir(name)?;
+                if !is_owners(&*dir)? {
+                    dir.set_attributes(root, &owner)?;
+                }
+            }
+            Ok(())
+        };
+        given().map_err(at("change the owner of", &self.path.join(&set)))
     }
 
     /// Whether the log set with this number, which ends on the timeline `last`, continues from an LSN on another
