@@ -302,7 +302,7 @@ impl dyn Dir + '_ {
     pub fn create_for_its_owner(&self, name: &Path) -> io::Result<Arc<dyn File>> {
         let file = self.open(name, OpenHow::CreateNew)?;
         self.give_to_its_owner(&*file).inspect_err(|_| {
-            // The owner, who could not open it, would be in its way for ever.
+            // It would be in the way of its owner, who could not open it, for ever.
             let _left = self.remove_file(name);
         })?;
         Ok(file)

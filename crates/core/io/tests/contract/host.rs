@@ -221,11 +221,11 @@ fn an_owner_that_cannot_be_given_is_left_and_the_set_id_bits_with_it() {
 /// Goal: root gives away what it made, and nothing else; whoever may not give is told, but in root's directories.
 #[test]
 fn only_what_this_user_made_is_given_to_the_owner_of_its_directory() {
+    const OWNER: u32 = 23_461;
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root can give files away");
         return;
     }
-    const OWNER: u32 = 23_461;
     let place = place();
     let own = |name: &str, uid: u32| {
         let attributes = Attributes {
