@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - No name is resolved: whoever may change names in a directory cannot have another file given.
-//! - Whatever belongs to a third user is not given.
+//! - A file of a third user is not given.
 //!
 //! Leaves to others: the kind of a file, its other names (`file.rs`), and the content of a directory (`dir.rs`).
 

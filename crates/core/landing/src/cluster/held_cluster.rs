@@ -139,7 +139,7 @@ impl HeldCluster {
 
     /// Gives a restored log set the owner of the cluster.
     ///
-    /// Whoever owns a directory may exchange the names in it. So a file is given while its directory is not yet the owner's, and a
+    /// The owner of a directory may exchange the names in it. So a file is given while its directory is not yet the owner's, and a
     /// directory as the one that was opened.
     pub fn adopt_log(&self, number: u32) -> Result<(), Error> {
         let root = Path::new("");
