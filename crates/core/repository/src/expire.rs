@@ -51,7 +51,8 @@ pub enum LogFate {
     },
     /// All WAL is kept: it is unknown who else relies on the archive, or what they need.
     Undecided(String),
-    /// All WAL is kept: the need of a kept backup is unknown, because it is being written, damaged or unreachable.
+    /// All WAL is kept: the need of a kept backup is unknown, because it is being written, damaged, foreign or
+    /// unreachable.
     Unsure,
     /// All WAL is kept: it belongs to a cluster that has no kept backup here.
     OtherCluster { system: u64 },

@@ -33,7 +33,7 @@ pub use nearer::FromCopy;
 pub use place::LeftUploads;
 pub use reliance::{Reliance, await_expires};
 pub use shelf::{
-    BackupEntry, BackupLease, BackupState, Complete, Listing, NewBackup, SetIdentity, Shelf,
+    BackupEntry, BackupLease, BackupState, Complete, Listing, NewBackup, SetIdentity, Shelf, Shown,
 };
 pub use target::{Places, Target};
 pub use uploads::{LeftUpload, abort_left_upload, left_uploads};

@@ -17,7 +17,7 @@
 //!   full backups that is much longer than any other does not count ([`UNUSUAL`]). A clock that is ahead by less than
 //!   that costs as much as it is ahead.
 //! - No WAL is removed while the need of a kept backup is unknown, and no WAL of a cluster that has no kept backup
-//!   here.
+//!   here. A foreign backup is kept and may count again, so what it needs stays, too.
 //!
 //! Leaves to others: which backups are of one branch (`branch.rs`), and removing them (`expire.rs`).
 
@@ -138,7 +138,8 @@ impl Decision {
 /// Which WAL the kept backups need.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LogNeed {
-    /// The need of a kept backup is unknown, because it is being written, damaged or unreachable: no WAL is removed.
+    /// The need of a kept backup is unknown, because it is being written, damaged, foreign or unreachable: no WAL is
+    /// removed.
     pub all: bool,
     clusters: BTreeMap<u64, ClusterNeed>,
 }
@@ -255,7 +256,9 @@ impl<'a> Judge<'a> {
         let mut parent = self.sets[index].parent;
         while let Some(id) = parent {
             let named = |i: &usize| self.sets[*i].id == Some(id) && !found.contains(i);
-            let Some(next) = (0..self.sets.len()).find(named) else {
+            // Of one set under several labels, the copies do not count.
+            let all = (0..self.sets.len()).filter(named);
+            let Some(next) = all.min_by_key(|i| !self.sets[*i].is_whole()) else {
                 break;
             };
             found.push(next);
@@ -304,12 +307,22 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Whether a set depends on one that is not found, while there are sets with unknown identities.
+    /// Whether a set depends on one that may become whole again, or on one that is not found, while there are sets with
+    /// unknown identities.
     fn may_need_hidden(&self, index: usize) -> bool {
-        let lowest = self.ancestors(index).last().copied().unwrap_or(index);
+        let may_return = |s: &SetFacts| {
+            matches!(
+                s.health,
+                Health::Missing | Health::Unknown | Health::Foreign
+            )
+        };
+        let needed = self.ancestors(index);
+        if needed.iter().any(|i| may_return(&self.sets[*i])) {
+            return true;
+        }
+        let lowest = needed.last().copied().unwrap_or(index);
         let is_found = |id: Uuid| self.sets.iter().any(|s| s.id == Some(id));
-        let hidden =
-            |s: &SetFacts| s.id.is_none() && matches!(s.health, Health::Missing | Health::Unknown);
+        let hidden = |s: &SetFacts| s.id.is_none() && may_return(s);
         self.sets[lowest].parent.is_some_and(|id| !is_found(id)) && self.sets.iter().any(hidden)
     }
 
@@ -488,15 +501,19 @@ fn log_need(sets: &[SetFacts], judge: &Judge, policy: &Policy) -> LogNeed {
     let is_unsure = |i: &usize| match sets[*i].health {
         Health::Whole { .. } => false,
         Health::Broken | Health::Missing | Health::Writing | Health::Unknown => true,
-        Health::Abandoned | Health::Foreign | Health::Removing => sets[*i].in_use,
+        // It may count again, under another name or without a stripe too many.
+        Health::Foreign => sets[*i].id.is_none(),
+        Health::Abandoned | Health::Removing => sets[*i].in_use,
     };
     let mut need = LogNeed {
         all: judge.kept.keys().any(is_unsure),
         clusters: BTreeMap::new(),
     };
+    // A foreign backup adds to what is needed of a cluster's WAL, and does not show that the cluster is this one.
     let systems: BTreeSet<u64> = judge
         .kept
         .keys()
+        .filter(|i| sets[**i].health != Health::Foreign)
         .filter_map(|i| Some(sets[*i].log?.system))
         .collect();
     for system in systems {
@@ -570,8 +587,10 @@ mod tests {
             state: BackupState::Foreign {
                 what: String::new(),
                 is_strangers,
+                shown: None,
             },
             devices: Vec::new(),
+            doubles: Vec::new(),
             bytes: 0,
             readers: Vec::new(),
             objects: Vec::new(),
@@ -935,6 +954,64 @@ mod tests {
         sets[2].in_use = true;
         let need = decide(&sets, &count(1), 9_000_000).log;
         assert!(need.needs(1, 1, Lsn(0), Lsn(10)));
+    }
+
+    /// Goal: a backup that only counts nowhere just now, for a stripe too many or for its name, loses nothing that it
+    /// needs, and nothing that needs it goes.
+    #[test]
+    fn a_foreign_backup_keeps_its_wal_its_base_and_its_differentials() {
+        let mut sets = vec![
+            logged(1, 100, 150),
+            logged(4, 300, 350),
+            logged(5, 500, 550),
+        ];
+        let needed = SetFacts {
+            log: logged(2, 200, 210).log,
+            ..diff(2, &sets[0])
+        };
+        let later = SetFacts {
+            log: logged(3, 220, 230).log,
+            ..diff(3, &needed)
+        };
+        sets.extend([needed, later]);
+        let all = sets.clone();
+        // Its stripes agree, so its header is known.
+        sets[3].health = Health::Foreign;
+        let decision = decide(&sets, &count(1), 9_000_000);
+        assert_eq!(
+            [0, 3, 4].map(|i| decision.is_kept(i)),
+            [true; 3],
+            "{:?}",
+            decision.verdicts
+        );
+        assert!(!decision.is_kept(1));
+        let needs = |start, end| decision.log.needs(1, 1, Lsn(start), Lsn(end));
+        assert!(!decision.log.all && needs(100, 151) && needs(400, 401) && !needs(0, 100));
+        // Nothing is known of it: neither its WAL nor whether others need it.
+        sets[3].id = None;
+        sets[3].parent = None;
+        sets[3].log = None;
+        let decision = decide(&sets, &count(1), 9_000_000);
+        assert!(decision.log.all);
+        assert_eq!(
+            decision.verdicts[4],
+            RetentionVerdict::Keep(Keep::OutOfReach)
+        );
+        // Without it the rules alone decide.
+        let decision = decide(&all, &count(1), 9_000_000);
+        assert!(!decision.is_kept(4) && !decision.log.needs(1, 1, Lsn(400), Lsn(401)));
+    }
+
+    /// Goal: a stranger's backup in the directory is no reason to remove WAL of a cluster of which nothing else is here.
+    #[test]
+    fn a_foreign_backup_shows_no_cluster() {
+        let mut other = logged(1, 100, 150);
+        other.log.as_mut().unwrap().system = 2;
+        other.health = Health::Foreign;
+        let sets = [other, logged(2, 300, 350), logged(3, 500, 550)];
+        let need = decide(&sets, &count(1), 9_000_000).log;
+        assert!(need.of(2).is_none() && need.needs(2, 1, Lsn(0), Lsn(10)));
+        assert!(!need.needs(1, 1, Lsn(300), Lsn(310)));
     }
 
     #[test]

@@ -79,12 +79,21 @@ pub enum BackupState {
         what: String,
         /// Whether its signature is refused: anybody may have put it there, so it is not the newest backup, either.
         is_strangers: bool,
+        /// Its header and trailer. `None`: its stripes do not agree, or somebody who is not trusted may have written them.
+        shown: Option<Box<Shown>>,
     },
     /// Written by a newer version, or unreachable now.
     Unknown {
         what: String,
     },
     Removing,
+}
+
+/// The header and the trailer of a set that does not count under its label.
+#[derive(Debug)]
+pub struct Shown {
+    pub header: SetHeader,
+    pub trailer: SetTrailer,
 }
 
 /// A backup that is whole according to its headers and trailers.
@@ -108,6 +117,8 @@ pub struct BackupEntry {
     pub state: BackupState,
     /// The existing stripes, by path.
     pub devices: Vec<DeviceSpec>,
+    /// The names of further copies of these stripes under the same label, which nobody reads.
+    pub doubles: Vec<String>,
     /// The names of key objects next to them, also of those of other sets.
     pub objects: Vec<ObjectName>,
     /// Bytes of everything under the label.
@@ -238,20 +249,17 @@ impl BackupEntry {
             in_use: !self.readers.is_empty(),
             is_degraded: self.complete().is_some_and(|c| !c.faults.is_empty()),
         };
-        if let BackupState::Complete(complete) = &self.state {
-            let (header, trailer) = (&complete.header, &complete.trailer);
-            facts.kind = match header.backup_type {
-                // No place is begun for a log set: it depends on no other set, like a full backup.
-                BackupType::Database | BackupType::Log => BackupKind::Full,
-                BackupType::Differential => BackupKind::Differential,
-            };
+        let shown = match &self.state {
+            BackupState::Complete(complete) => Some((&complete.header, &complete.trailer)),
+            BackupState::Foreign {
+                shown: Some(shown), ..
+            } => Some((&shown.header, &shown.trailer)),
+            _ => None,
+        };
+        // It may count again, so what it needs is known of a foreign one, too.
+        if let Some((header, trailer)) = shown {
             facts.id = Some(header.set);
             facts.parent = header.parent;
-            facts.copy_only = header.copy_only;
-            facts.start_us = header.start_us;
-            facts.finish_us = trailer.finish_us;
-            facts.expires_us = header.expires_us;
-            facts.identity = Identity::of(header);
             facts.log = (header.log.system != 0).then_some(LogRange {
                 system: header.log.system,
                 first_timeline: header.log.timeline,
@@ -259,6 +267,19 @@ impl BackupEntry {
                 last_timeline: trailer.log.timeline,
                 last_lsn: trailer.log.last_lsn,
             });
+        }
+        if let BackupState::Complete(complete) = &self.state {
+            let (header, trailer) = (&complete.header, &complete.trailer);
+            facts.kind = match header.backup_type {
+                // No place is begun for a log set: it depends on no other set, like a full backup.
+                BackupType::Database | BackupType::Log => BackupKind::Full,
+                BackupType::Differential => BackupKind::Differential,
+            };
+            facts.copy_only = header.copy_only;
+            facts.start_us = header.start_us;
+            facts.finish_us = trailer.finish_us;
+            facts.expires_us = header.expires_us;
+            facts.identity = Identity::of(header);
         }
         facts
     }
@@ -455,7 +476,7 @@ impl Shelf {
 
     fn judge(&self, label: Label, files: LabelFiles, now_ns: i64) -> BackupEntry {
         let imprint = files.imprint();
-        let devices = files.stripes;
+        let (mut devices, mut doubles) = (files.stripes, Vec::new());
         let (writers, readers): (Vec<_>, Vec<_>) = files
             .holders
             .into_iter()
@@ -474,7 +495,13 @@ impl Shelf {
         } else {
             let opened: Vec<Arc<dyn BackupDevice>> =
                 devices.iter().map(|d| d.open(&self.storage)).collect();
-            match self.state(&opened, files.any_finished) {
+            let mut state = self.state(&opened, files.any_finished);
+            if matches!(state, BackupState::Foreign { shown: None, .. })
+                && let Some(found) = self.without_doubles(&label, &devices)
+            {
+                (state, devices, doubles) = found;
+            }
+            match state {
                 BackupState::Abandoned => match files
                     .ending
                     .map(|writer| writer.text())
@@ -493,6 +520,7 @@ impl Shelf {
             label,
             state,
             devices,
+            doubles,
             bytes: files.bytes,
             readers,
             objects: files.objects.into_iter().collect(),
@@ -513,6 +541,59 @@ impl Shelf {
             by: writer.text(),
             has_ended,
         }
+    }
+
+    /// The state of a set of which stripes are there twice, as where one directory of a target was copied into another, with
+    /// the stripes that are read and the names of the others. `None` if no stripe is, or if what the others show is not the same.
+    fn without_doubles(
+        &self,
+        label: &Label,
+        stripes: &[DeviceSpec],
+    ) -> Option<(BackupState, Vec<DeviceSpec>, Vec<String>)> {
+        let families = 1..=u16::try_from(self.target.count()).unwrap_or(u16::MAX);
+        let homes: Vec<DeviceSpec> = families
+            .filter_map(|family| self.place.device(label, family).ok())
+            .collect();
+        // Those at their own places are read, if they can choose.
+        let (at_home, elsewhere): (Vec<_>, Vec<_>) =
+            stripes.iter().partition(|stripe| homes.contains(stripe));
+        let mut headers = Vec::new();
+        let (mut read, mut doubles) = (Vec::new(), Vec::new());
+        for stripe in at_home.into_iter().chain(elsewhere) {
+            let header = MediaSet::label(&*stripe.open(&self.storage)).ok()?;
+            match headers.iter().position(|known| *known == header) {
+                Some(same) => doubles.push((same, stripe.clone())),
+                None => {
+                    headers.push(header);
+                    read.push(stripe.clone());
+                }
+            }
+        }
+        let whole = |stripes: &[DeviceSpec]| {
+            let opened: Vec<_> = stripes.iter().map(|d| d.open(&self.storage)).collect();
+            match self.state(&opened, true) {
+                BackupState::Complete(complete) => Some(complete),
+                _ => None,
+            }
+        };
+        if doubles.is_empty() {
+            return None;
+        }
+        let complete = whole(&read)?;
+        for (at, double) in &doubles {
+            let mut other = read.clone();
+            other[*at] = double.clone();
+            let other = whole(&other)?;
+            let is_same = other.header == complete.header
+                && other.trailer == complete.trailer
+                && other.stored_bytes == complete.stored_bytes;
+            if !is_same {
+                return None;
+            }
+        }
+        let name = |(_, double): &(usize, DeviceSpec)| double.open(&self.storage).name();
+        let doubles = doubles.iter().map(name).collect();
+        Some((BackupState::Complete(complete), read, doubles))
     }
 
     fn missing(&self, label: &Label, families: Vec<u16>, count: u16) -> BackupState {
@@ -552,11 +633,16 @@ impl Shelf {
                     BackupState::Foreign {
                         what,
                         is_strangers: true,
+                        shown: None,
                     }
                 }
-                Some(_) if set.header.database != self.database => BackupState::Foreign {
+                Some(trailer) if set.header.database != self.database => BackupState::Foreign {
                     what: format!("it is a backup of {:?}", set.header.database),
                     is_strangers: false,
+                    shown: Some(Box::new(Shown {
+                        header: set.header,
+                        trailer,
+                    })),
                 },
                 Some(trailer) => BackupState::Complete(Box::new(Complete {
                     header: set.header,
@@ -1052,10 +1138,20 @@ fn tell_copies(sets: &mut [BackupEntry]) {
             "it is a copy of {}, the same backup under another label: retention does not count it, and never removes it",
             sets[original].label
         );
-        sets[copy].state = BackupState::Foreign {
+        let foreign = BackupState::Foreign {
             what,
             is_strangers: false,
+            shown: None,
         };
+        let was = std::mem::replace(&mut sets[copy].state, foreign);
+        if let (BackupState::Complete(complete), BackupState::Foreign { shown, .. }) =
+            (was, &mut sets[copy].state)
+        {
+            *shown = Some(Box::new(Shown {
+                header: complete.header,
+                trailer: complete.trailer,
+            }));
+        }
     }
 }
 
@@ -1073,6 +1169,7 @@ fn broken(error: MediaError) -> BackupState {
         | MediaError::FamilyCount { .. } => BackupState::Foreign {
             what: error.to_string(),
             is_strangers: false,
+            shown: None,
         },
         MediaError::Missing { .. }
         | MediaError::Empty { .. }

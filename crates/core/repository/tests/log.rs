@@ -20,7 +20,8 @@ use longshore_bucket::sim::{Act, Store};
 use longshore_codec::{Algorithm, Level};
 use longshore_io::{Clock, HostClock, OpenHow, Via};
 use longshore_media::{
-    BackupDevice, BackupType, Disposition, LogEnd, LogStart, SetHeader, SetPlan, SetWriter, Totals,
+    BackupDevice, BackupType, DeviceSpec, Disposition, LogEnd, LogStart, SetHeader, SetPlan,
+    SetWriter, Totals,
 };
 use longshore_pg::wal::WalName;
 use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
@@ -245,6 +246,44 @@ fn no_wal_is_removed_while_a_backup_is_being_written_or_a_spared_one_needs_it() 
     drop(lease);
     expire(&shelf, keep(1, None), false);
     assert_eq!(segments(&shelf), BTreeSet::from([7]));
+}
+
+/// Goal: a backup that became foreign by a stripe that somebody put under its label loses no WAL, and counts again when the
+/// stripe is gone. A copy of its own stripe makes nothing foreign.
+#[test]
+fn a_stripe_too_many_costs_no_wal() {
+    let temp = tempfile::tempdir().unwrap();
+    let dirs = [temp.path().join("d1"), temp.path().join("d2")];
+    dirs.iter().for_each(|dir| fs::create_dir(dir).unwrap());
+    let shelf = shelf(&host(), &[&dirs[0], &dirs[1]]);
+    (1..12).for_each(|at| archive(&shelf, 7, 1, at));
+    for (day, first, last) in [(1, 2, 3), (2, 5, 6), (3, 8, 9)] {
+        shelve_logged(&shelf, day, 7, first, last);
+    }
+    let labels = shelf.list().unwrap().facts();
+    let labels: Vec<String> = labels.iter().map(|set| set.label.to_string()).collect();
+    let stripe = |dir: usize, label: &str, family: u32| {
+        dirs[dir].join(format!("db/{label}/family-{family}.bak"))
+    };
+    let intruder = stripe(1, &labels[0], 1);
+    fs::copy(stripe(0, &labels[1], 1), &intruder).unwrap();
+    assert_eq!(words(&shelf), ["foreign", "complete", "complete"]);
+    assert_eq!(expire(&shelf, keep(2, None), false).log, LogFate::Unsure);
+    assert_eq!(segments(&shelf), (1..12).collect());
+    // As `cp -a` of one directory of a target into another leaves it, in both directions.
+    fs::copy(stripe(0, &labels[0], 1), &intruder).unwrap();
+    fs::copy(stripe(1, &labels[1], 2), stripe(0, &labels[1], 2)).unwrap();
+    assert_eq!(words(&shelf), ["complete"; 3]);
+    let listing = shelf.list().unwrap();
+    let doubles: Vec<usize> = listing.sets.iter().map(|set| set.doubles.len()).collect();
+    assert_eq!(doubles, [1, 1, 0]);
+    let own = [stripe(0, &labels[1], 1), stripe(1, &labels[1], 2)];
+    assert_eq!(listing.sets[1].devices, own.map(DeviceSpec::File));
+    expire(&shelf, keep(2, None), false);
+    assert_eq!(segments(&shelf), (5..12).collect());
+    let left = paths(&dirs[1].join("db"));
+    let is_gone = |path: &PathBuf| !path.to_string_lossy().contains(&labels[0]);
+    assert!(left.iter().all(is_gone), "{left:?}");
 }
 
 #[test]

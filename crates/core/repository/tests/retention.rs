@@ -407,11 +407,10 @@ fn not_counted(counted: &[&SetFacts], end: i64, span: i64) -> i64 {
 fn check_log(sets: &[SetFacts], after: &[SetFacts], policy: &Policy) -> Result<(), TestCaseError> {
     let need = decide(sets, policy, NOW_US).log;
     let knows_no_need = |s: &SetFacts| {
-        let never_complete = matches!(
-            s.health,
-            Health::Abandoned | Health::Foreign | Health::Removing
-        );
-        !s.is_whole() && (s.in_use || !never_complete)
+        let never_complete = matches!(s.health, Health::Abandoned | Health::Removing);
+        // The headers of a foreign one are read here, so its need is one of `own`.
+        let is_known = s.is_whole() || s.health == Health::Foreign;
+        !is_known && (s.in_use || !never_complete)
     };
     let frozen = after.iter().any(knows_no_need);
     for system in 1..=SYSTEMS {
@@ -419,12 +418,14 @@ fn check_log(sets: &[SetFacts], after: &[SetFacts], policy: &Policy) -> Result<(
             .iter()
             .filter(|s| s.log.unwrap().system == system)
             .collect();
+        let shows_cluster = own.iter().any(|s| s.health != Health::Foreign);
         let firsts = || own.iter().map(|s| s.log.unwrap().first_lsn);
         let newest: Vec<u64> = counted(after, system)
             .iter()
             .map(|s| s.log.unwrap().first_lsn)
             .collect();
         let from = match policy.keep_wal {
+            _ if !shows_cluster => None,
             Some(n) if !newest.is_empty() => newest.iter().take(n as usize).min().copied(),
             _ => firsts().min(),
         };

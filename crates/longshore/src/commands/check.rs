@@ -303,6 +303,14 @@ fn damaged_and_mixed(listing: &Listing, told: &info::DescribedDatabase, notes: &
         let text = format!("{}: {}", row.label, row.detail);
         notes.look("backup", text);
     }
+    for text in shelves::doubles(listing) {
+        notes.look("backup", text);
+    }
+    if told.wal.is_some() {
+        for text in shelves::keeping_wal(listing) {
+            notes.look("log", text);
+        }
+    }
     let (texts, both) = super::shelves::mixed(listing);
     for text in texts {
         match both {

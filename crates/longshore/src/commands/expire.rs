@@ -225,7 +225,7 @@ impl Log {
             LogFate::None => Log::default(),
             LogFate::Undecided(why) => Log::kept(why.clone()),
             LogFate::Unsure => Log::kept(
-                "the needs of a kept backup are unknown: one is being written, damaged or out of reach",
+                "the needs of a kept backup are unknown: one is being written, damaged, foreign or out of reach",
             ),
             LogFate::OtherCluster { system } => Log::kept(format!(
                 "it is of the cluster {system}, of which no backup is kept here"

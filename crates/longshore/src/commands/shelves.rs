@@ -10,10 +10,10 @@ use std::collections::BTreeSet;
 
 use longshore_pipeline::ratio;
 use longshore_repository::branch;
-use longshore_repository::chain::{SetFacts, chain};
+use longshore_repository::chain::{Health, SetFacts, chain};
 use longshore_repository::lease::Holder;
 use longshore_repository::retention::{Decision, Keep, Remove, RetentionVerdict};
-use longshore_repository::{BackupKind, Listing, Shelf, Target};
+use longshore_repository::{BackupEntry, BackupKind, Listing, Shelf, Target};
 use serde::Serialize;
 
 use super::devices;
@@ -254,7 +254,7 @@ pub fn kind_of(facts: &[SetFacts], i: usize) -> &'static str {
 pub fn rows(listing: &Listing, decision: Option<&Decision>) -> Vec<Row> {
     let facts = listing.facts();
     let branches = listing.branches();
-    let row = |(i, set): (usize, &longshore_repository::BackupEntry)| {
+    let row = |(i, set): (usize, &BackupEntry)| {
         let complete = set.complete();
         let links = facts[i].is_whole().then(|| chain(&facts, i));
         let broken = match &links {
@@ -504,6 +504,9 @@ pub fn remarks(listing: &Listing, rows: &[Row]) -> String {
     for r in rows.iter().filter(|r| r.state != "complete") {
         text += &format!("  {}: {}\n", r.label, plain(&r.detail));
     }
+    for told in keeping_wal(listing).into_iter().chain(doubles(listing)) {
+        text += &format!("  {}\n", plain(&told));
+    }
     for r in rows {
         let words = [r.name.as_deref(), r.description.as_deref()];
         let words: Vec<_> = words.into_iter().flatten().map(plain).collect();
@@ -533,6 +536,43 @@ pub fn remarks(listing: &Listing, rows: &[Row]) -> String {
         text += &format!("  {stray} is unknown here and is not touched\n");
     }
     text
+}
+
+/// The cost of foreign backups: nothing removes them, and the WAL that they may need stays as long.
+pub fn keeping_wal(listing: &Listing) -> Vec<String> {
+    let facts = listing.facts();
+    let has_wal = facts.iter().any(|set| set.log.is_some());
+    let foreign = facts
+        .iter()
+        .filter(|set| has_wal && set.health == Health::Foreign);
+    let told = |set: &SetFacts| {
+        let what = match set.log {
+            Some(log) => format!(
+                "expire keeps the WAL since {} for it",
+                longshore_pg::Lsn(log.first_lsn)
+            ),
+            None => "expire removes no WAL while it is here, for nobody knows what it needs".into(),
+        };
+        format!(
+            "{}: {what}: move its directories, or the stripes that are another backup's, out of the target, then run \
+             `longshore info`",
+            set.label
+        )
+    };
+    foreign.map(told).collect()
+}
+
+/// Stripes that are there twice. They take space, and whoever moves one by mistake may move the one that is read.
+pub fn doubles(listing: &Listing) -> Vec<String> {
+    let told = |set: &BackupEntry| {
+        let first = set.doubles.first()?;
+        Some(format!(
+            "{}: {} stripes are there twice, such as {first}: the backup is whole; remove the copies by hand",
+            set.label,
+            set.doubles.len()
+        ))
+    };
+    listing.sets.iter().filter_map(told).collect()
 }
 
 /// The first word of a verdict by which a backup is removed.
@@ -628,7 +668,6 @@ fn newest_good(
 mod tests {
     use super::*;
     use longshore_repository::Label;
-    use longshore_repository::chain::Health;
     use longshore_repository::identity::Identity;
 
     const HOUR_US: i64 = 3_600_000_000;

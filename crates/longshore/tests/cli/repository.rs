@@ -198,6 +198,39 @@ fn is_one_with(copy: &str) {
     stage.line(&line).exits(0);
 }
 
+/// Goal: `cp -a` of one directory of a target into another makes no backup foreign, and is told.
+#[test]
+fn a_directory_that_was_copied_into_another_is_named_and_costs_nothing() {
+    let stage = configured();
+    for _ in 0..3 {
+        stage.line("backup sales").exits(0);
+    }
+    let before = labels(&stage, "sales");
+    let copied = std::process::Command::new("cp")
+        .arg("-a")
+        .args([stage.path("disk1/sales"), stage.path("disk2/")])
+        .status();
+    assert!(copied.unwrap().success());
+    stage
+        .line("check sales")
+        .exits(5)
+        .says("1 stripes are there twice, such as")
+        .says("disk2/sales");
+    let info = json(&stage.line("info sales --json").exits(0));
+    let backups = info["databases"][0]["backups"].as_array().unwrap();
+    assert!(backups.iter().all(|b| b["state"] == "complete"), "{info}");
+    stage.line("info sales").exits(0).says("there twice");
+    stage.line("restore --database sales --to out").exits(0);
+    assert_eq!(rows(&stage.path("out/app.db")), rows(&stage.path("app.db")));
+    // The rules count it as they did before, and both stripes of what goes are gone.
+    stage.line("expire sales").exits(0).says("1 backups");
+    for disk in ["disk1/sales", "disk2/sales"] {
+        let left = stage.names(disk);
+        let gone = before.iter().filter(|label| !left.contains(label));
+        assert_eq!(gone.count(), 1, "{disk}: {left:?}");
+    }
+}
+
 /// Goal: what would fail every run, or pass for the latest backup, is not green.
 #[test]
 fn check_and_config_check_find_a_bad_catalog_and_a_directory_that_is_named_twice() {
