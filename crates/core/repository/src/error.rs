@@ -112,6 +112,13 @@ pub enum Error {
         path: PathBuf,
     },
 
+    /// Backups are read as a bucket was, and the WAL after them would be of now.
+    #[error(
+        "--as-of reads the versions that a bucket keeps, and the WAL archive {} is no bucket: it has the WAL of after that time, too",
+        archive.display()
+    )]
+    PresentArchive { archive: PathBuf },
+
     #[error("the backup's chain is broken")]
     Chain(#[from] BrokenChain),
 
@@ -210,6 +217,7 @@ impl Error {
             | Error::Name { .. }
             | Error::NoLog { .. }
             | Error::NoArchive { .. }
+            | Error::PresentArchive { .. }
             | Error::NoWalToCopy { .. }
             | Error::SamePlace { .. }
             | Error::LeaseLost { .. }
@@ -264,6 +272,10 @@ impl Error {
             }
             Error::NoArchive { .. } => {
                 "name a directory with `archive` in [database.NAME.wal], or back up with --with-wal"
+            }
+            Error::PresentArchive { .. } => {
+                "name an archive in a bucket that keeps versions with --wal-archive, or restore a backup that has its own WAL to its \
+                 end with --target-immediate"
             }
             Error::NoWalToCopy { .. } => {
                 "check that the archive's file system is mounted; --no-wal copies the backups alone, which then cannot be recovered there"

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use longshore_bucket::past_ns;
 use longshore_io::{Clock, Storage, side_by_side};
 use longshore_media::{
     BackupDevice, BackupType, DeviceSpec, Error as MediaError, Keyring, MediaSet, ObjectName,
@@ -391,8 +392,19 @@ impl Shelf {
         })
     }
 
+    /// Where the database's WAL is, if buckets are read as they were and this is none: nobody knows what it had then.
+    pub fn present_wal(&self) -> Option<PathBuf> {
+        let path = self.wal_path()?;
+        (past_ns().is_some() && !wal::is_in_bucket(&path)).then_some(path)
+    }
+
     /// The database's WAL archive; `None` if nothing was ever archived.
+    ///
+    /// Errors: [`Error::PresentArchive`].
     pub fn wal(&self) -> Result<Option<WalArchive>, Error> {
+        if let Some(archive) = self.present_wal() {
+            return Err(Error::PresentArchive { archive });
+        }
         let opened = match (&self.archive, self.target.first_place()) {
             (Some(path), _) => WalArchive::existing(&*self.storage, path),
             (None, Some(base)) => {

@@ -375,7 +375,7 @@ fn place_at_target(error: &longshore_repository::Error) -> (Exit, u32) {
         Error::Store(_) => (Exit::Media, numbers::STORE),
         Error::Media(media) => (Exit::Media, own_of_media(media)),
         Error::Name { .. } => (Exit::Usage, numbers::TARGET),
-        Error::NoArchive { .. } => (Exit::Usage, numbers::ARCHIVE),
+        Error::NoArchive { .. } | Error::PresentArchive { .. } => (Exit::Usage, numbers::ARCHIVE),
         Error::NoLog { .. } | Error::NoWalToCopy { .. } => (Exit::Media, numbers::ARCHIVE),
         Error::SamePlace { .. } => (Exit::Usage, numbers::TARGET),
         Error::LeaseLost { .. }

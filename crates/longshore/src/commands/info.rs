@@ -201,10 +201,19 @@ pub fn database(
     let good = shelves::last_good(&facts, now_us);
     let good = good.and_then(|i| Some((i, listing.sets[i].complete()?)));
     let configured = context.config.database.get(name);
-    let remarks = shelves::remarks(listing, &rows);
+    let mut remarks = shelves::remarks(listing, &rows);
+    if let Some(archive) = shelf.present_wal() {
+        remarks += &format!(
+            "  the WAL in {} is not shown: --as-of reads the versions that a bucket keeps, and this is no bucket\n",
+            plain(&archive.display().to_string())
+        );
+    }
     let seconds = |from: i64, to: i64| to.saturating_sub(from).max(0) as f64 / 1e6;
     let status = shelf.status();
-    let mut wal = wal(shelf, listing, unbroken, good.map(|(i, _)| i))?;
+    let mut wal = match shelf.present_wal() {
+        Some(_) => None,
+        None => wal(shelf, listing, unbroken, good.map(|(i, _)| i))?,
+    };
     if let (Some(wal), Ok(status)) = (&mut wal, &status) {
         wal.unsound = unsound(wal, status, now_us);
     }

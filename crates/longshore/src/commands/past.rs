@@ -1,6 +1,7 @@
 //! `--as-of`: buckets as they were at an earlier time.
 //!
-//! A directory has no earlier state, so with this option every place that backups or WAL are read from is in a bucket.
+//! A directory has no earlier state, so with this option every place that backups or WAL are read from is in a bucket. The
+//! archive of a database is refused where it is opened (`longshore-repository`).
 
 use longshore_media::DeviceSpec;
 use longshore_repository::{as_of, past_ns};

@@ -307,6 +307,61 @@ fn a_cluster_recovers_from_the_versions_of_its_archive_that_somebody_removed() {
     end(main.command(&get).current_dir(main.stage.dir.path()), 200);
 }
 
+/// Goal: backups are read as they were, and WAL of now is not replayed after them.
+#[test]
+fn an_archive_in_a_directory_is_refused_where_backups_are_read_as_they_were() {
+    let Some(installation) = representatives().pop() else {
+        return;
+    };
+    let Some(store) = Store::with_versions() else {
+        return;
+    };
+    let main = Main::new(&installation, store);
+    let server = main.server();
+    // The directory above is root's, as a mount point is.
+    let archive = main.stage.path("logs/archive");
+    std::fs::create_dir(main.stage.path("logs")).unwrap();
+    let config = main.stage.path("longshore.toml");
+    let plain = std::fs::read_to_string(&config).unwrap();
+    let named = format!("[database.main.wal]\narchive = \"{}\"\n", archive.display());
+    std::fs::write(&config, plain.replace("[database.main.wal]\n", &named)).unwrap();
+    succeed(&mut main.command("wal create --database main"));
+    server.user().own(&archive);
+    succeed(&mut main.command("backup main --with-wal"));
+    let pause = || std::thread::sleep(Duration::from_millis(1100));
+    pause();
+    let time = jiff::Timestamp::now().to_string();
+    pause();
+    server.psql("insert into marker values (1)");
+    archived(server);
+    let as_of = |line: &str, expected| {
+        let mut command = main.command(line);
+        command.current_dir(main.stage.dir.path());
+        end(command.args(["--as-of", &time]), expected)
+    };
+    let wal_archive = format!(
+        "restore --database main --to none --wal-archive {}",
+        archive.display()
+    );
+    for line in ["restore --database main --to none", &wal_archive] {
+        let said = text(&as_of(line, 2).stderr);
+        assert!(said.contains("is no bucket"), "{line}: {said}");
+    }
+    let said = text(&as_of("restore --database main --to none", 2).stderr);
+    assert!(said.contains("--target-immediate"), "{said}");
+    let shown = as_of("info main", 0);
+    let said = text(&shown.stdout);
+    assert!(said.contains("is not shown"), "{said}");
+    let shown = answer(&as_of("--json info main", 0));
+    assert!(shown["databases"][0]["wal"].is_null(), "{shown}");
+    let alone = "restore --database main --to alone --no-archiving --target-immediate";
+    as_of(&format!("{alone} --target-action promote"), 0);
+    let restored = main.stage.adopt(&main.stage.path("alone"));
+    restored.start();
+    restored.wait_for("select pg_is_in_recovery()", "f");
+    assert_eq!(markers(&restored), "");
+}
+
 /// Goal: what a store refuses is neither the end of the WAL nor archived. That a store without an answer is not either is
 /// shown on a simulated one, which takes less than three minutes.
 #[test]

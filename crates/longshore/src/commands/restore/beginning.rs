@@ -7,6 +7,7 @@
 //! - A lease keeps the chosen backup until reading ends.
 //! - While the target answers, a copy at another target is used only for the very backup that was chosen, by what is left of
 //!   it, or for a label that the user gave.
+//! - With `--as-of`, no WAL of a directory is replayed: it would lead beyond that time.
 //! - A target in the future is refused: a server would stop without opening.
 //!
 //! Leaves to others: choosing (`longshore-repository`), and proving (`longshore-wal`).
@@ -23,12 +24,12 @@ use longshore_repository::recover::target_text;
 use longshore_repository::{BackupLease, Error, FromCopy, Label, Shelf};
 use longshore_wal::LogRange;
 use longshore_wal::WalArchive;
-use longshore_wal::is_at_named_server;
 use longshore_wal::proof::ProvenLog;
+use longshore_wal::{is_at_named_server, is_in_bucket};
 use serde::Serialize;
 
 use super::older;
-use crate::commands::{devices, labelled, nearest, reading};
+use crate::commands::{devices, labelled, nearest, past, reading};
 use crate::context::Context;
 use crate::key_command::is_key_of_command;
 use crate::keys;
@@ -112,6 +113,9 @@ pub fn of(
     }
     if let Some(recovery) = options.cluster.recovery() {
         refuse_future(&recovery, context)?;
+    }
+    if let Some(archive) = &options.cluster.wal_archive {
+        past::refuse_present(&archive.display().to_string(), is_in_bucket(archive))?;
     }
     let parts = !options.only.is_empty() || !options.moves.is_empty();
     match &options.media.database {
@@ -609,12 +613,15 @@ fn archive_of(
     context: &Context,
 ) -> Result<Option<WalArchive>, Error> {
     let args = &options.cluster;
+    let to_its_end = args.target_immediate && shelf.present_wal().is_some();
     match (&args.wal_archive, &args.restore_command) {
         (Some(path), _) => {
             let archive = WalArchive::existing(&*context.storage, path)?;
             Ok(Some(archive.with_keyring(&shelf.keyring)))
         }
         (None, Some(_)) => Ok(None),
+        // The backup's own WAL leads there, and none of the archive's is read.
+        (None, None) if to_its_end => Ok(None),
         (None, None) => shelf.wal(),
     }
 }
