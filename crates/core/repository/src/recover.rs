@@ -8,6 +8,7 @@
 //!
 //! Invariants
 //! - Backups that are not whole are skipped and named.
+//! - Where nothing says which cluster is meant, none of several is chosen: clocks say nothing about it.
 //!
 //! Leaves to others: whether an archive has the WAL from there to the target (`longshore_wal::proof`), and branches
 //! (`branch.rs`).
@@ -46,7 +47,7 @@ pub struct NoChoice {
     pub passed: Vec<SkippedBackup>,
     /// Whole backups that were complete only after the target.
     pub later: usize,
-    /// Whether backups of several branches were possible, and nothing shows which one is meant.
+    /// Whether backups of several branches or clusters were possible, and nothing shows which one is meant.
     pub several: bool,
 }
 
@@ -195,18 +196,20 @@ enum Obstacle {
 
 /// Chooses among these backups the one with which the recovery begins. Those of one cluster are tried in the order of
 /// their LSNs. `state` describes a backup that is not whole. `only`: no backup except the one with this label may be
-/// chosen.
+/// chosen. `cluster`: the one that is meant where no archive is followed, if that is known.
 pub fn choose(
     facts: &[SetFacts],
     state: impl Fn(usize) -> String,
     only: Option<&str>,
     recovery: &Recovery,
     archive: Option<&WalArchive>,
+    cluster: Option<u64>,
 ) -> Result<RestoreStart, NoChoice> {
+    let followed = archive.and_then(WalArchive::identity).map(|i| i.system);
     let mut candidates = Candidates {
         facts,
         target: recovery.target.as_ref(),
-        system: archive.and_then(WalArchive::identity).map(|i| i.system),
+        system: followed.or(cluster),
         ways: Ways {
             archive,
             recovery,
@@ -298,8 +301,19 @@ impl Candidates<'_> {
             Some(Obstacle::Passed(why)) => Verdict::Passed(why),
             // A backup that was named is the one meant, unless the archive contradicts.
             Some(Obstacle::Several) if !is_named => Verdict::Several,
+            None if !is_named && self.has_rival(set) => Verdict::Several,
             Some(Obstacle::Several) | None => Verdict::Take,
         }
+    }
+
+    /// Whether a backup of another cluster could be meant as well, as nothing says which one is.
+    fn has_rival(&self, set: &SetFacts) -> bool {
+        let system = set.log.map(|log| log.system);
+        let is_rival = |other: &SetFacts| {
+            let of_other = other.log.is_some_and(|log| Some(log.system) != system);
+            of_other && other.is_whole() && !ends_after(other, self.target)
+        };
+        self.system.is_none() && self.facts.iter().any(is_rival)
     }
 
     /// How far a recovery from this backup gets.

@@ -762,7 +762,15 @@ impl Shelf {
         }
         let state = |i: usize| listing.sets[i].state.text();
         let facts = listing.facts();
-        let choice = recover::choose(&facts, state, label, recovery, archive);
+        // The database's own archive says which cluster is meant, also where its WAL is not what is replayed.
+        let cluster = match (label, archive) {
+            (None, None) => {
+                let own = self.wal().ok().flatten();
+                own.and_then(|own| Some(own.identity()?.system))
+            }
+            _ => None,
+        };
+        let choice = recover::choose(&facts, state, label, recovery, archive, cluster);
         let choice = choice.map_err(|none| match none.several {
             true => self.several(&facts, &branch::branches(&facts)),
             false => Error::NoneBefore {

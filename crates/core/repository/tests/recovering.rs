@@ -188,7 +188,7 @@ proptest! {
         };
         let fits = |s: &&SetFacts| before(s) && is_whole_below(&sets, s) && is_on_the_way(s, followed);
         let expected = sets.iter().rposition(|s| fits(&s));
-        let chosen = choose(&sets, |_| "x".into(), None, &to(Some(target), timeline), Some(&archive));
+        let chosen = choose(&sets, |_| "x".into(), None, &to(Some(target), timeline), Some(&archive), None);
         prop_assert_eq!(chosen.as_ref().ok().map(|c| c.index), expected);
         let from = expected.map_or(0, |i| i + 1);
         let passed: Vec<_> = match &chosen {
@@ -277,7 +277,7 @@ fn a_backup_of_a_branch_whose_wal_the_archive_does_not_hold_is_skipped_and_named
         ),
     ] {
         let sets = [held.clone(), of_server(2, 4, 2, newer.as_deref())];
-        let chosen = choose(&sets, |_| "x".into(), None, &to_end, Some(&archive)).unwrap();
+        let chosen = choose(&sets, |_| "x".into(), None, &to_end, Some(&archive), None).unwrap();
         let passed: Vec<_> = chosen.passed.iter().map(|p| (&p.label, &*p.why)).collect();
         assert_eq!((chosen.index, passed), (0, vec![(&sets[1].label, why)]));
         // Nor is it chosen by its label.
@@ -287,12 +287,13 @@ fn a_backup_of_a_branch_whose_wal_the_archive_does_not_hold_is_skipped_and_named
             Some(sets[1].label.as_str()),
             &to_end,
             Some(&archive),
+            None,
         );
         assert_eq!(named.unwrap_err().passed[0].why, why);
     }
     // Both are the archive's own.
     let sets = [held, of_server(2, 4, 2, Some(&page(4, 4)))];
-    let chosen = choose(&sets, |_| "x".into(), None, &to_end, Some(&archive)).unwrap();
+    let chosen = choose(&sets, |_| "x".into(), None, &to_end, Some(&archive), None).unwrap();
     assert_eq!((chosen.index, chosen.passed), (1, vec![]));
 }
 
@@ -304,15 +305,37 @@ fn of_two_branches_of_which_nothing_is_known_none_is_chosen() {
     let to_end = to(None, TimelineChoice::Current);
     let sets = [of_server(1, 2, 1, None), of_server(2, 4, 2, None)];
     for archive in [None, Some(&archive)] {
-        let none = choose(&sets, |_| "x".into(), None, &to_end, archive).unwrap_err();
+        let none = choose(&sets, |_| "x".into(), None, &to_end, archive, None).unwrap_err();
         assert!(none.several && none.passed.is_empty(), "{none:?}");
         let label = sets[0].label.as_str();
-        let named = choose(&sets, |_| "x".into(), Some(label), &to_end, archive).unwrap();
+        let named = choose(&sets, |_| "x".into(), Some(label), &to_end, archive, None).unwrap();
         assert_eq!(named.index, 0);
     }
     let one = [of_server(1, 2, 1, None), of_server(2, 4, 1, None)];
-    let chosen = choose(&one, |_| "x".into(), None, &to_end, Some(&archive)).unwrap();
+    let chosen = choose(&one, |_| "x".into(), None, &to_end, Some(&archive), None).unwrap();
     assert_eq!(chosen.index, 1);
+}
+
+/// Goal: without an archive, no clock decides between two clusters of one name; what is known of the cluster, a label and
+/// the target do.
+#[test]
+fn of_two_clusters_none_is_chosen_by_the_clock() {
+    let to_end = to(None, TimelineChoice::Current);
+    let mut other = of_server(2, 4, 2, None);
+    other.log.as_mut().unwrap().system = 1;
+    other.identity.lineage.as_mut().unwrap().system = 1;
+    let sets = [of_server(1, 2, 1, None), other];
+    let chosen = |only: Option<&str>, recovery: &Recovery, cluster: Option<u64>| {
+        choose(&sets, |_| "x".into(), only, recovery, None, cluster).map(|start| start.index)
+    };
+    let none = chosen(None, &to_end, None).unwrap_err();
+    assert!(none.several && none.passed.is_empty(), "{none:?}");
+    assert_eq!(chosen(None, &to_end, Some(SYSTEM)), Ok(0));
+    assert_eq!(chosen(None, &to_end, Some(1)), Ok(1));
+    assert_eq!(chosen(Some(sets[0].label.as_str()), &to_end, None), Ok(0));
+    // The other one was not there yet.
+    let before = to(Some(RecoveryTarget::Time(2)), TimelineChoice::Current);
+    assert_eq!(chosen(None, &before, None), Ok(0));
 }
 
 fn prove(

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::common::{answer, longshore, read, text};
 use crate::named::{Main, markers, reached};
-use crate::stage::{end, judged, refused, succeed};
+use crate::stage::{Stage, end, judged, refused, succeed};
 
 #[test]
 fn the_right_backup_is_chosen_and_what_is_missing_is_named_before_anything_is_written() {
@@ -716,4 +716,49 @@ fn a_check_by_a_role_with_few_rights_looks_at_the_log_or_says_what_it_lacks() {
         assert_eq!(code, Some(5), "{said}");
         assert!(said.contains("arrived"), "{said}");
     }
+}
+
+/// Goal: two clusters that share a name, without an archive, are two databases for a recovery, too: the newest by the clock
+/// may be the other one.
+#[test]
+fn of_two_clusters_under_one_name_a_recovery_takes_none_by_the_clock() {
+    let Some(installation) = representatives().pop() else {
+        return;
+    };
+    let (one, other) = (
+        Stage::new(&installation, &[]),
+        Stage::new(&installation, &[]),
+    );
+    let disk = one.path("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let config = format!("[target.t]\ndirectories = [\"{}\"]\n", disk.display());
+    std::fs::write(one.path("longshore.toml"), config).unwrap();
+    let command = |line: &str| {
+        let mut command = longshore(["--config"]);
+        command.arg(one.path("longshore.toml"));
+        command.args(line.split_whitespace());
+        command
+    };
+    let back_up = |stage: &Stage| {
+        let url = stage.server.url();
+        let mut backup = command("--json backup --database main --target t --with-wal");
+        let made = judged(backup.arg(url));
+        answer(&made)["label"].as_str().unwrap().to_owned()
+    };
+    let first = back_up(&one);
+    other.server.psql("insert into marker values (7)");
+    back_up(&other);
+    let mut restore = command("restore --database main --target t --target-immediate --to");
+    let said = refused(restore.arg(one.path("out")));
+    assert!(said.contains("it is unknown which one is meant"), "{said}");
+    assert!(said.contains(&first), "{said}");
+    assert!(!one.path("out").exists());
+    let line = "restore --database main --target t --target-immediate --target-action promote \
+                --no-archiving --to";
+    let mut restore = command(line);
+    judged(restore.arg(one.path("out")).args(["--label", &first]));
+    let server = one.adopt(&one.path("out"));
+    server.start();
+    server.wait_for("select pg_is_in_recovery()", "f");
+    assert_eq!(markers(&server), "");
 }
