@@ -16,6 +16,7 @@
 //!   and does not count. Days are counted back from the newest full backup if all are older, and one stretch without
 //!   full backups that is much longer than any other does not count ([`UNUSUAL`]). A clock that is ahead by less than
 //!   that costs as much as it is ahead.
+//! - WAL without gaps stays since the newest good full backup of each branch, and since the newest with all its stripes.
 //! - No WAL is removed while the need of a kept backup is unknown, and no WAL of a cluster that has no kept backup
 //!   here. A foreign backup is kept and may count again, so what it needs stays, too.
 //!
@@ -45,8 +46,8 @@ pub struct Policy {
     pub keep_full: Option<u32>,
     /// Everything that is needed to go back to any moment of the last days, this many.
     pub keep_days: Option<u32>,
-    /// WAL without gaps since this many full backups ago, 1 or more; older ones keep only the WAL that makes them
-    /// consistent. `None`: since the oldest kept one.
+    /// WAL without gaps since this many full backups ago, 1 or more, and since the newest good one in any case; older ones
+    /// keep only the WAL that makes them consistent. `None`: since the oldest kept one.
     pub keep_wal: Option<u32>,
 }
 
@@ -193,6 +194,7 @@ struct Judge<'a> {
     chains: Vec<Option<Vec<usize>>>,
     lines: Vec<BranchLine>,
     kept: BTreeMap<usize, Keep>,
+    now_us: i64,
 }
 
 /// A branch, as rules see it.
@@ -235,6 +237,7 @@ impl<'a> Judge<'a> {
             chains,
             lines,
             kept: BTreeMap::new(),
+            now_us,
         }
     }
 
@@ -245,6 +248,19 @@ impl<'a> Judge<'a> {
             let needed = Keep::NeededBy(self.sets[index].label.clone());
             self.kept.entry(parent).or_insert(needed);
         }
+    }
+
+    /// Whether it can be restored now, and it and all that it needs hold exactly what the source held.
+    fn is_clean(&self, index: usize) -> bool {
+        let links = self.chains[index].as_deref();
+        let all_clean = |links: &[usize]| links.iter().all(|l| self.sets[*l].is_clean());
+        self.sets[index].start_us <= self.now_us && links.is_some_and(all_clean)
+    }
+
+    /// The same, and parity holds nothing of it together.
+    fn is_safe(&self, index: usize) -> bool {
+        let mut links = self.chains[index].iter().flatten();
+        self.is_clean(index) && links.all(|l| !self.sets[*l].is_degraded)
     }
 
     /// The sets that a set needs, as far as they can be found, even in a broken chain.
@@ -269,19 +285,13 @@ impl<'a> Judge<'a> {
 
     /// Keeps the sets that no rule can remove.
     fn protect(&mut self, now_us: i64) {
-        let clean = |i: &usize| {
-            let links = self.chains[*i].iter().flatten();
-            let is_past = self.sets[*i].start_us <= now_us;
-            is_past && self.chains[*i].is_some() && links.copied().all(|l| self.sets[l].is_clean())
-        };
-        let safe = |i: &usize| {
-            let mut links = self.chains[*i].iter().flatten();
-            clean(i) && links.all(|l| !self.sets[*l].is_degraded)
-        };
         // One that parity holds together is good, and a little more damage would be its end.
         let newest = |line: &BranchLine| {
             let newest_first = || line.sets.iter().rev().copied();
-            [newest_first().find(clean), newest_first().find(safe)]
+            [
+                newest_first().find(|i| self.is_clean(*i)),
+                newest_first().find(|i| self.is_safe(*i)),
+            ]
         };
         let last: Vec<[Option<usize>; 2]> = self.lines.iter().map(newest).collect();
         for (i, set) in self.sets.iter().enumerate() {
@@ -532,16 +542,31 @@ fn log_need(sets: &[SetFacts], judge: &Judge, policy: &Policy) -> LogNeed {
             })
             .collect();
         let oldest = ranges.iter().map(|r| r.first).min();
+        let is_kept = |i: &&usize| judge.kept.contains_key(i);
+        let first = |i: &usize| Some(of_system(i)?.first_lsn);
         // The newest kept ones of each branch.
         let firsts = |line: &BranchLine, n: u32| {
-            let kept = line.counted.iter().filter(|i| judge.kept.contains_key(i));
-            let newest = kept.filter_map(of_system).map(|log| log.first_lsn);
-            newest.take(n.max(1) as usize).min()
+            let kept = line.counted.iter().filter(is_kept);
+            kept.filter_map(first).take(n.max(1) as usize).min()
+        };
+        // The newest good ones: a marked one, or one that parity holds together, may not be what a recovery can begin with.
+        let good_firsts = |line: &BranchLine| {
+            let counted = || line.counted.iter().filter(is_kept);
+            let all = || line.sets.iter().rev().filter(is_kept);
+            let good = [
+                counted().find(|i| judge.is_clean(**i)),
+                counted().find(|i| judge.is_safe(**i)),
+                all().find(|i| judge.is_clean(**i)),
+                all().find(|i| judge.is_safe(**i)),
+            ];
+            good.into_iter().flatten().filter_map(first).min()
         };
         let from = match policy.keep_wal {
             Some(n) => {
-                let lines = judge.lines.iter();
-                lines.filter_map(|line| firsts(line, n)).min().or(oldest)
+                let lines = || judge.lines.iter();
+                let newest = lines().filter_map(|line| firsts(line, n)).min();
+                let good = lines().filter_map(good_firsts).min();
+                newest.or(oldest).into_iter().chain(good).min()
             }
             None => oldest,
         };
@@ -1000,6 +1025,37 @@ mod tests {
         // Without it the rules alone decide.
         let decision = decide(&all, &count(1), 9_000_000);
         assert!(!decision.is_kept(4) && !decision.log.needs(1, 1, Lsn(400), Lsn(401)));
+    }
+
+    /// Goal: where newer backups are marked, or lack stripes, the last good one can still be brought forward.
+    #[test]
+    fn wal_stays_since_the_newest_good_backup_whatever_was_made_since() {
+        let good = logged(1, 100, 150);
+        let later = SetFacts {
+            log: logged(2, 200, 250).log,
+            ..diff(2, &good)
+        };
+        let (mut marked, mut newest) = (logged(3, 300, 350), logged(4, 500, 550));
+        let policy = Policy {
+            keep_wal: Some(1),
+            ..count(4)
+        };
+        let needed = |sets: &[SetFacts]| {
+            let log = decide(sets, &policy, 9_000_000).log;
+            let needs = |at: u64| log.needs(1, 1, Lsn(at), Lsn(at + 1));
+            (50..600).find(|at| needs(*at) && (*at..600).all(needs))
+        };
+        let sets = |marked: &SetFacts, newest: &SetFacts| {
+            [good.clone(), later.clone(), marked.clone(), newest.clone()]
+        };
+        assert_eq!(needed(&sets(&marked, &newest)), Some(500));
+        newest.health = Health::Whole { clean: false };
+        assert_eq!(needed(&sets(&marked, &newest)), Some(300));
+        marked.health = Health::Whole { clean: false };
+        assert_eq!(needed(&sets(&marked, &newest)), Some(100));
+        (marked.health, newest.health) = (good.health, good.health);
+        (marked.is_degraded, newest.is_degraded) = (true, true);
+        assert_eq!(needed(&sets(&marked, &newest)), Some(100));
     }
 
     /// Goal: a stranger's backup in the directory is no reason to remove WAL of a cluster of which nothing else is here.

@@ -404,6 +404,18 @@ fn not_counted(counted: &[&SetFacts], end: i64, span: i64) -> i64 {
     0
 }
 
+/// Where the WAL of the newest good full backups begins, and that of the newest good ones of any kind.
+fn good_firsts(sets: &[SetFacts], system: u64) -> Vec<u64> {
+    let counted = counted(sets, system);
+    let full = [
+        counted.iter().find(|s| clean_chain(sets, s)),
+        counted.iter().find(|s| safe_chain(sets, s)),
+    ];
+    let full = full.into_iter().flatten().copied();
+    let all = full.chain(last(sets, system));
+    all.map(|s| s.log.unwrap().first_lsn).collect()
+}
+
 fn check_log(sets: &[SetFacts], after: &[SetFacts], policy: &Policy) -> Result<(), TestCaseError> {
     let need = decide(sets, policy, NOW_US).log;
     let knows_no_need = |s: &SetFacts| {
@@ -426,7 +438,10 @@ fn check_log(sets: &[SetFacts], after: &[SetFacts], policy: &Policy) -> Result<(
             .collect();
         let from = match policy.keep_wal {
             _ if !shows_cluster => None,
-            Some(n) if !newest.is_empty() => newest.iter().take(n as usize).min().copied(),
+            Some(n) if !newest.is_empty() => {
+                let newest = newest.iter().take(n as usize).copied();
+                newest.chain(good_firsts(after, system)).min()
+            }
             _ => firsts().min(),
         };
         for timeline in 1..7 {

@@ -20,6 +20,7 @@ use longshore_catalog::{Catalog, Error as CatalogError};
 use longshore_facts as facts;
 use longshore_pipeline::SourceSpec;
 use longshore_repository::branch::Branch;
+use longshore_repository::chain::chain;
 use longshore_repository::identity::Origin;
 use longshore_repository::{BackupEntry, BackupKind, BackupState, Listing, Places, Shelf};
 use longshore_source::SourceOptions;
@@ -269,6 +270,7 @@ fn target(
     copies::look(shelf, &listing, depth, context, notes);
     if let Some(wal) = &told.wal {
         log(wal, context, notes);
+        stranded(&told, wal, notes);
         for unsound in &wal.unsound {
             let (database, target) = (&told.database, &told.target);
             let text = format!(
@@ -311,6 +313,7 @@ fn damaged_and_mixed(listing: &Listing, told: &info::DescribedDatabase, notes: &
             notes.look("log", text);
         }
     }
+    marked(listing, told, notes);
     let (texts, both) = super::shelves::mixed(listing);
     for text in texts {
         match both {
@@ -326,6 +329,57 @@ fn damaged_and_mixed(listing: &Listing, told: &info::DescribedDatabase, notes: &
             format!("{count} unknown names, such as {}", told.strays[0]),
         );
     }
+}
+
+/// Newest backups that are marked, or need one that is: a restore takes them, and they may not be what the source held.
+fn marked(listing: &Listing, told: &info::DescribedDatabase, notes: &mut Notes) {
+    let facts = listing.facts();
+    let living = listing.branches();
+    let living = living.iter().filter(|branch| branch.given_up_for.is_none());
+    for tip in living.map(Branch::tip) {
+        let links = chain(&facts, tip).unwrap_or_default();
+        if links.iter().any(|link| !facts[*link].is_clean()) {
+            let text = format!(
+                "{}, the newest, is marked, or a backup that it needs: made from files that changed, or from damaged ones. Look at \
+                 what that run said, then run `longshore backup {}`",
+                facts[tip].label, told.database
+            );
+            notes.look("backup", text);
+        }
+    }
+}
+
+/// Whether moments after the newest good backup cannot be recovered, for another reason than a gap, which is told.
+fn stranded(told: &info::DescribedDatabase, wal: &info::Wal, notes: &mut Notes) {
+    let Some(good) = told.last_good.as_deref() else {
+        return;
+    };
+    let row = told.backups.iter().find(|row| row.label == good);
+    let Some(log) = row.and_then(|row| row.log.as_ref()) else {
+        return;
+    };
+    if wal.recoverable_from.is_some() {
+        return;
+    }
+    let refused_us = wal.refused_push.as_ref().map(|refused| refused.at_us);
+    let is_gap = !wal.gaps.is_empty() || wal.gaps_unknown.is_some();
+    let why = match log.system == wal.system {
+        true if refused_us > told.last_good_finish_us => {
+            "a push was refused since, so a server may have gone on whose WAL is not there"
+                .to_owned()
+        }
+        true if is_gap => return,
+        true => "its WAL does not go on in the archive".to_owned(),
+        false => format!(
+            "it is of cluster {}, and the archive has the WAL of {}",
+            log.system, wal.system
+        ),
+    };
+    let text = format!(
+        "not every moment after the newest good backup, {good}, can be recovered: {why}. Make a full backup (`longshore backup {}`)",
+        told.database
+    );
+    notes.bad("log", text);
 }
 
 /// Key objects under labels of backups that they are not of: no reader looks at them, and somebody put them there.

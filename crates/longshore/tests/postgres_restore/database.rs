@@ -556,6 +556,14 @@ fn a_newer_full_backup_heals_a_gap_and_a_later_gap_is_an_alarm_again() {
     let (code, said) = run(&push);
     assert_eq!(code, Some(7), "{said}");
     assert_eq!(from().0, None);
+    let (code, said) = run(check);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains(&format!(
+            "not every moment after the newest good backup, {second},"
+        )),
+        "{said}"
+    );
     // The host's clock may be far behind: then the time at which its note was written counts. A note from before the
     // backup is no reason to doubt.
     let note = archive.join("refused");
