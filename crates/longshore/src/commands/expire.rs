@@ -3,6 +3,8 @@
 //! Invariants
 //! - A database that cannot be judged does not stop the others, and nothing of it is removed.
 //! - The same decision is shown by --dry-run and carried out without it.
+//! - A database of a target that the configuration does not have may be another host's: without its name, only rules that were
+//!   written for the target remove anything of it.
 //! - WAL that another target relies on, or a debt of a server, is kept and named.
 //!
 //! Leaves to others: rules and removing (`longshore-repository`), and records of reliance (`longshore-wal`).
@@ -33,6 +35,8 @@ struct Answer {
     action: &'static str,
     dry_run: bool,
     databases: Vec<ExpiredDatabase>,
+    /// Databases at the named target that no configuration and no name on the command line means.
+    left_alone: Vec<String>,
     failures: Failures,
 }
 
@@ -85,6 +89,10 @@ pub fn run(options: &Expire, context: &Context) -> Result<Exit, Failure> {
     let mut warned = false;
     let cancel = interrupt::cancel_flag();
     let given = !given(&options.rules).is_empty() || options.rules.keep_wal.is_some();
+    let (strange, all): (Vec<Shelf>, Vec<Shelf>) = all
+        .into_iter()
+        .partition(|shelf| options.databases.is_empty() && is_strange(shelf, context));
+    let left_alone: Vec<String> = strange.into_iter().map(|shelf| shelf.database).collect();
     for shelf in all {
         // A rule for once is about one target: copies have rules of their own.
         let own = context.config.target_of(&shelf.database);
@@ -140,7 +148,8 @@ pub fn run(options: &Expire, context: &Context) -> Result<Exit, Failure> {
             }
         }
     }
-    if databases.is_empty() && failures.is_empty() {
+    tell_left_alone(&left_alone, options.target.as_deref(), context);
+    if databases.is_empty() && failures.is_empty() && left_alone.is_empty() {
         return Err(Failure::usage(
             "no configured database has a retention",
             "configure [retention.NAME] and name it in [database.NAME] or [defaults]; `longshore config check` shows the configuration",
@@ -159,10 +168,29 @@ pub fn run(options: &Expire, context: &Context) -> Result<Exit, Failure> {
             action: "expire",
             dry_run: options.dry_run,
             databases,
+            left_alone,
             failures,
         },
     );
     Ok(exit)
+}
+
+/// Whether only the rules that any database gets would apply to one that the configuration does not have.
+fn is_strange(shelf: &Shelf, context: &Context) -> bool {
+    let config = &context.config;
+    let of_target = config.target.get(&shelf.target.name);
+    let has_rules = of_target.is_some_and(|target| target.retention.is_some());
+    !config.database.contains_key(&shelf.database) && !has_rules
+}
+
+fn tell_left_alone(names: &[String], target: Option<&str>, context: &Context) {
+    for name in names {
+        let (name, target) = (plain(name), target.unwrap_or_default());
+        context.output.say(&format!(
+            "{name} at target {target} is left alone: it is not in the configuration and may be another host's; if it is yours, run \
+             `longshore expire {name} --target {target}`\n"
+        ));
+    }
 }
 
 /// Records the run of one database in the history.

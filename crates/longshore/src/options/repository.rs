@@ -38,6 +38,9 @@ the newest good backup, one that a kept backup depends on, one in use or one bei
 #[command(after_long_help = TEACH_EXPIRE)]
 pub struct Expire {
     /// Databases of the configuration; the default is all of them that have a target and a retention.
+    ///
+    /// With --target, the default is all at that target. Those that the configuration does not have may be another host's:
+    /// without their names, only a `retention` of [target.NAME] itself removes anything of them.
     #[arg(value_name = "DATABASE")]
     pub databases: Vec<String>,
 

@@ -286,6 +286,41 @@ fn expire_refuses_what_would_be_a_guess() {
     assert_eq!(labels(&stage, "docs").len(), 1);
 }
 
+/// Goal: a host that shares a disk with another one, and knows nothing of its databases, has no rules for them.
+#[test]
+fn an_expire_of_a_whole_target_leaves_another_hosts_databases_alone() {
+    let stage = configured();
+    for _ in 0..3 {
+        stage.line("backup sales").exits(0);
+        stage.line("backup docs --database years").exits(0);
+    }
+    for line in [
+        "expire --target nightly",
+        "expire --target nightly --keep-full 1",
+    ] {
+        stage
+            .line(&format!("{line} --dry-run"))
+            .exits(0)
+            .says("years at target nightly is left alone")
+            .says("longshore expire years --target nightly");
+        let told = json(&stage.line(&format!("{line} --json")).exits(0));
+        assert_eq!(told["left_alone"], serde_json::json!(["years"]), "{told}");
+        assert_eq!(told["databases"].as_array().unwrap().len(), 1, "{told}");
+        assert_eq!(labels(&stage, "years").len(), 3, "{line}");
+    }
+    assert_eq!(labels(&stage, "sales").len(), 1);
+    stage.line("expire years --target nightly").exits(0);
+    assert_eq!(labels(&stage, "years").len(), 2);
+    // Rules that somebody has written for this very target.
+    let config = stage.path("no-config/longshore/longshore.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let text = text.replace("[retention.two]", "retention = \"one\"\n[retention.two]");
+    std::fs::write(&config, text + "[retention.one]\nkeep_full = 1\n").unwrap();
+    let told = json(&stage.line("expire --target nightly --json").exits(0));
+    assert_eq!(told["left_alone"], serde_json::json!([]), "{told}");
+    assert_eq!(labels(&stage, "years").len(), 1);
+}
+
 #[test]
 fn a_target_that_is_away_does_not_keep_the_others_from_their_turn() {
     let stage = configured();
