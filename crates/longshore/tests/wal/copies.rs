@@ -303,6 +303,47 @@ fn a_copy_recovers_to_the_same_moment_and_never_mixes_two_branches() {
     }
 }
 
+/// Goal: a copy that has every backup and is days behind with its WAL is not green.
+#[test]
+fn check_tells_of_a_copy_whose_wal_ends_long_before() {
+    let Some(installation) = representatives().pop() else {
+        return;
+    };
+    let shop = Shop::new(&installation);
+    let server = &shop.server;
+    work(server, 2);
+    shop.done("backup main", 0);
+    work(server, 1);
+    archived(server, &shop.near_archive());
+    shop.done("copy", 0);
+    let copied = segments(&shop.far_archive());
+    work(server, 2);
+    archived(server, &shop.near_archive());
+    // WAL that was archived a moment ago may be on its way.
+    shop.done("check main", 0);
+    let near = segments(&shop.near_archive());
+    let lacking: Vec<&String> = near
+        .iter()
+        .filter(|name| copied.last() < Some(*name))
+        .collect();
+    let then = std::time::SystemTime::now() - std::time::Duration::from_secs(3 * 86_400);
+    for name in &lacking {
+        let path = stored(&shop.near_archive(), name);
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(then).unwrap();
+    }
+    let said = text(&shop.done("check main", 5));
+    let told = format!(
+        "far lacks the WAL from {} on, which was archived 3 d",
+        lacking[0]
+    );
+    assert!(said.contains(&told), "{said}");
+    assert!(said.contains("longshore copy main --to far"), "{said}");
+    shop.done("check main --max-age 100", 0);
+    shop.done("copy", 0);
+    shop.done("check main", 0);
+}
+
 /// Whether the second archive has the end of the first, without a gap and byte for byte.
 fn has_all(shop: &Shop, since: usize) -> bool {
     let (near, far) = (

@@ -1,14 +1,17 @@
 //! Whether the backups of a database are at the targets of its copies, too.
 //!
 //! Invariants
-//! - A backup that was made a moment ago may lack its copy: only one that is older than the newest backup may be is told.
+//! - A backup, or WAL, that was made a moment ago may lack its copy: only what is older than the newest backup may be is told.
 //! - A target that cannot be reached is something to look at: the backups themselves are where they should be.
 //!
 //! Leaves to others: which backups belong there (`longshore-repository`), and gaps in WAL (`info.rs`).
 
+use longshore_pg::SegmentName;
+use longshore_pg::wal::WalName;
 use longshore_repository::copying::{CopyStep, needs_archive, plan};
 use longshore_repository::retention::Policy;
-use longshore_repository::{BackupState, Listing, Shelf};
+use longshore_repository::{BackupState, Error, Listing, Shelf};
+use longshore_wal::WalArchive;
 
 use super::super::info;
 use super::super::results::age_text;
@@ -16,7 +19,7 @@ use super::super::{devices, shelves};
 use super::depth::CheckDepth;
 use super::notes::{Notes, told};
 use crate::context::Context;
-use longshore_terminal::failure::Exit;
+use longshore_terminal::failure::{Exit, Failure};
 
 pub(super) fn look(
     shelf: &Shelf,
@@ -36,6 +39,7 @@ pub(super) fn look(
             Ok((found, there)) => {
                 compare(copy, (shelf, listing), &found, depth, context, notes);
                 wal(&there, &found, context, notes);
+                behind(shelf, &there, depth, context, notes);
             }
             Err(failure) if failure.exit == Exit::Usage => notes.bad("copies", told(&failure)),
             Err(failure) => notes.look("copies", format!("{copy}: {}", told(&failure))),
@@ -99,6 +103,67 @@ fn compare(
         let all = facts.iter().filter(|set| set.is_whole()).count();
         notes.good("copies", format!("{copy}: {count} of {all} backups"));
     }
+}
+
+/// Whether the second target's WAL ends long before the first one's: what came since would be lost with the first.
+fn behind(shelf: &Shelf, there: &Shelf, depth: &CheckDepth, context: &Context, notes: &mut Notes) {
+    // An archive that cannot be read is told where it is looked at by itself.
+    let (Ok(Some(here)), Ok(Some(copied))) = (shelf.wal(), there.wal()) else {
+        return;
+    };
+    let copy = &there.target.name;
+    let lacking = match first_lacking(&here, &copied) {
+        Ok(lacking) => lacking,
+        Err(e) => return notes.look("copies", format!("{copy}: {}", told(&Failure::from(e)))),
+    };
+    let now_us = context.clock.wall_ns() / 1000;
+    let age_us = |at_us: i64| now_us.saturating_sub(at_us);
+    let is_late = |at_us: &i64| age_us(*at_us) > i64::from(depth.max_age) * 3_600_000_000;
+    if let Some((name, at_us)) = lacking.filter(|(_, at_us)| is_late(at_us)) {
+        let age = age_text(age_us(at_us) / 1_000_000);
+        let database = &shelf.database;
+        notes.look(
+            "copies",
+            format!(
+                "{copy} lacks the WAL from {name} on, which was archived {age} ago: with target {} all since would be lost; run \
+                 `longshore copy {database} --to {copy}`",
+                shelf.target.name
+            ),
+        );
+    }
+}
+
+/// The oldest segment of an archive that comes after the end of its copy, and when it was archived. Of timelines before the
+/// copy's newest one, an archive may have what no backup at the copy needs.
+fn first_lacking(
+    here: &WalArchive,
+    copied: &WalArchive,
+) -> Result<Option<(SegmentName, i64)>, Error> {
+    let (Some(identity), there) = (here.identity(), copied.runs()?) else {
+        return Ok(None);
+    };
+    let Some(newest) = there.iter().map(|run| run.span.last.timeline).max() else {
+        return Ok(None);
+    };
+    let mut lacking: Vec<SegmentName> = Vec::new();
+    for run in here.runs()? {
+        let timeline = run.span.last.timeline;
+        let of_it = there
+            .iter()
+            .filter(|run| run.span.last.timeline == timeline);
+        let next = of_it
+            .map(|run| run.span.last.next(identity.segment_size))
+            .max();
+        let from = next.map_or(run.span.first, |next| next.max(run.span.first));
+        if timeline >= newest && from <= run.span.last {
+            lacking.push(from);
+        }
+    }
+    let at_us = |name: SegmentName| -> Result<_, Error> {
+        let file = here.open_file(WalName::Segment(name))?;
+        Ok((name, file.stat().mtime_ns / 1000))
+    };
+    lacking.into_iter().min().map(at_us).transpose()
 }
 
 /// Whether the second target has the WAL that its backups need, and of one branch.
