@@ -615,6 +615,7 @@ mod tests {
                 shown: None,
             },
             devices: Vec::new(),
+            is_bare: false,
             doubles: Vec::new(),
             bytes: 0,
             readers: Vec::new(),

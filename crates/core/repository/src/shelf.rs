@@ -8,6 +8,7 @@
 //! Invariants
 //! - A reader leases every set of a chain before it looks at them again, and reads what it saw then.
 //! - A set whose removal has begun no longer counts as a backup.
+//! - A set of which only the label is left is told from one that was never complete, as far as anything shows it.
 //!
 //! Leaves to others: where the backups are, with leases and removals there (`place.rs`), and the rules
 //! (`retention.rs`).
@@ -24,7 +25,7 @@ use longshore_media::{
     SetHeader, SetTrailer, SignatureState, StripeFault,
 };
 
-use longshore_pg::{Earlier, Lsn, Recovery};
+use longshore_pg::{Earlier, Lsn, Recovery, recovery};
 use longshore_wal::proof::Reach;
 use longshore_wal::{self as wal, LogRange, WalArchive};
 use uuid::Uuid;
@@ -64,6 +65,11 @@ pub enum BackupState {
     },
     /// Begun, never completed, and no program is writing it.
     Abandoned,
+    /// Nothing but its label is left, and it was complete once.
+    Lost {
+        /// The evidence of that.
+        what: String,
+    },
     /// Stripes are not in their place.
     Missing {
         families: Vec<u16>,
@@ -118,6 +124,8 @@ pub struct BackupEntry {
     pub state: BackupState,
     /// The existing stripes, by path.
     pub devices: Vec<DeviceSpec>,
+    /// Whether nothing but the label is there, not even the lease of a run that was killed.
+    pub is_bare: bool,
     /// The names of further copies of these stripes under the same label, which nobody reads.
     pub doubles: Vec<String>,
     /// The names of key objects next to them, also of those of other sets.
@@ -207,6 +215,11 @@ impl BackupEntry {
         }
     }
 
+    /// Whether nothing shows what it was: the place of a run that ended with its machine, or a backup whose stripes are gone.
+    pub fn is_bare_name(&self) -> bool {
+        self.is_bare && matches!(self.state, BackupState::Abandoned)
+    }
+
     /// Whether it is refused for its signature.
     pub fn is_strangers(&self) -> bool {
         matches!(
@@ -228,7 +241,7 @@ impl BackupEntry {
                 },
                 BackupState::Writing { .. } => Health::Writing,
                 BackupState::Abandoned => Health::Abandoned,
-                BackupState::Missing { .. } => Health::Missing,
+                BackupState::Missing { .. } | BackupState::Lost { .. } => Health::Missing,
                 BackupState::Damaged { .. } => Health::Broken,
                 // It may be the machine's own, of before signatures, and others may need it and its WAL.
                 BackupState::Foreign {
@@ -451,6 +464,7 @@ impl Shelf {
                 judged.into_iter().flatten().collect()
             }
         };
+        self.tell_lost(&mut sets);
         sets.sort_by_key(|s| (s.label.begun_us(), s.start_us(), s.label.clone()));
         tell_copies(&mut sets);
         Ok(Listing {
@@ -458,6 +472,27 @@ impl Shelf {
             strays: found.strays,
             at_us: now_ns / 1000,
         })
+    }
+
+    /// Tells the labels without a stripe of which a record says that they had a complete backup.
+    fn tell_lost(&self, sets: &mut [BackupEntry]) {
+        let mut bare: Vec<&mut BackupEntry> =
+            sets.iter_mut().filter(|set| set.is_bare_name()).collect();
+        if bare.is_empty() {
+            return;
+        }
+        // A removal that ended during the first look leaves a name in it, too.
+        let (Ok(again), Ok(status)) = (self.place.look(), self.status()) else {
+            return;
+        };
+        for set in &mut bare {
+            let files = again.labels.get(&set.label);
+            let is_there = files.is_some_and(|files| !files.removing && files.stripes.is_empty());
+            if let Some(read_us) = status.was_read_us(&set.label).filter(|_| is_there) {
+                let what = format!("it was read on {}", recovery::time(read_us));
+                set.state = BackupState::Lost { what };
+            }
+        }
     }
 
     /// The backups under these labels, as they are now.
@@ -479,7 +514,7 @@ impl Shelf {
             let found = self.listed(std::slice::from_ref(label))?;
             match found.sets.first().map(|set| &set.state) {
                 None | Some(BackupState::Removing) => return Ok(true),
-                Some(BackupState::Abandoned) => {}
+                Some(BackupState::Abandoned | BackupState::Lost { .. }) => {}
                 Some(_) => return Ok(false),
             }
         }
@@ -488,6 +523,7 @@ impl Shelf {
 
     fn judge(&self, label: Label, files: LabelFiles, now_ns: i64) -> BackupEntry {
         let imprint = files.imprint();
+        let is_bare = files.stripes.is_empty() && !files.has_lease;
         let (mut devices, mut doubles) = (files.stripes, Vec::new());
         let (writers, readers): (Vec<_>, Vec<_>) = files
             .holders
@@ -502,6 +538,10 @@ impl Shelf {
         } else if devices.is_empty() {
             match &files.ending {
                 Some(writer) => writing(writer.text()),
+                // A writer has a lease before it has any.
+                None if is_bare && !files.objects.is_empty() => BackupState::Lost {
+                    what: "its key objects are left".to_owned(),
+                },
                 None => BackupState::Abandoned,
             }
         } else {
@@ -532,6 +572,7 @@ impl Shelf {
             label,
             state,
             devices,
+            is_bare,
             doubles,
             bytes: files.bytes,
             readers,
@@ -1085,6 +1126,9 @@ impl BackupState {
                 has_ended: true,
             } => format!("not complete: its writer has ended ({by})"),
             BackupState::Abandoned => "incomplete: the backup ended before it was complete".into(),
+            BackupState::Lost { what } => {
+                format!("all its stripes are missing, and it was complete: {what}")
+            }
             BackupState::Missing {
                 families,
                 count,
@@ -1114,7 +1158,7 @@ impl BackupState {
             BackupState::Writing { .. } | BackupState::Abandoned | BackupState::Removing => {
                 Some(3256)
             }
-            BackupState::Missing { .. } => Some(3132),
+            BackupState::Missing { .. } | BackupState::Lost { .. } => Some(3132),
             BackupState::Damaged { .. } => Some(3189),
             BackupState::Foreign { .. } => Some(3258),
         }
@@ -1128,7 +1172,7 @@ impl BackupState {
             BackupState::Complete(_) => "complete",
             BackupState::Writing { .. } => "writing",
             BackupState::Abandoned => "INCOMPLETE",
-            BackupState::Missing { .. } => "MISSING",
+            BackupState::Missing { .. } | BackupState::Lost { .. } => "MISSING",
             BackupState::Damaged { .. } => "DAMAGED",
             BackupState::Foreign { .. } => "foreign",
             BackupState::Unknown { .. } => "unknown",

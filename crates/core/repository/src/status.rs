@@ -635,6 +635,14 @@ impl Status {
         is_past(&found.by, now_us).then_some(found)
     }
 
+    /// When a backup under this label was last read, whatever was found: it was complete then, once at least. `None`: no
+    /// record knows.
+    pub(crate) fn was_read_us(&self, label: &Label) -> Option<i64> {
+        let results = self.records.values().flat_map(|record| &record.sets);
+        let of_it = results.filter(|result| result.label == *label);
+        of_it.map(|result| result.by.at_us).max()
+    }
+
     /// The last run that failed, and whether a later one mended it.
     pub fn failed(&self, task: Task) -> Option<(&FailedRun, bool)> {
         let record = self.records.get(&task)?;

@@ -10,12 +10,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use common::*;
 use longshore_bucket::sim::Store;
 use longshore_io::{Fault, HostClock, Op, SimDisk, Storage};
+use longshore_repository::retention::Policy;
 use longshore_repository::status::{GoodRun, LabelsThen, News, SetResult, Task, Witnessed};
-use longshore_repository::{BackupKind, Label, Places, Shelf, Target};
+use longshore_repository::{BackupKind, Fate, Label, Places, Shelf, Target};
 use tempfile::TempDir;
 
 const NOW_US: i64 = 4_000_000_000_000_000;
@@ -86,6 +88,68 @@ fn shelf_at(temp: &TempDir, directories: &[&str]) -> Shelf {
 fn run(program: &str, args: &[&Path]) {
     let done = Command::new(program).arg("-a").args(args).status();
     assert!(done.unwrap().success(), "{program} {args:?}");
+}
+
+/// Goal: a backup of which only the label is left is no run that never ended, as far as anything shows it.
+#[test]
+fn a_backup_that_lost_all_its_stripes_is_lost_and_kept_where_a_record_knows_it() {
+    let stage = Stage::new();
+    let labels = [1, 2, 3, 4].map(|day| stage.shelve(day));
+    record(&stage.shelf, &labels[..1], None);
+    record(&stage.shelf, &labels[3..], None);
+    let empty = |label: &Label| {
+        for family in 1..=2 {
+            let dir = stage.path(&format!("d{family}/db/{label}"));
+            fs::remove_file(dir.join(format!("family-{family}.bak"))).unwrap();
+        }
+    };
+    empty(&labels[0]);
+    empty(&labels[1]);
+    assert_eq!(
+        words(&stage.shelf),
+        ["MISSING", "INCOMPLETE", "complete", "complete"]
+    );
+    let listing = stage.shelf.list().unwrap();
+    let bare: Vec<bool> = listing.sets.iter().map(|set| set.is_bare_name()).collect();
+    assert_eq!(bare, [false, true, false, false]);
+    let expire = || {
+        let policy = Policy {
+            keep_full: Some(1),
+            ..Policy::default()
+        };
+        let never = AtomicBool::new(false);
+        let expired = stage.shelf.expire(&policy, &|| NOW_US, false, &never);
+        expired.unwrap().fates
+    };
+    let (kept, removed) = (Fate::Kept, Fate::Removed);
+    let expected = [kept.clone(), removed.clone(), removed, kept.clone()];
+    assert_eq!(expire(), expected);
+    // The newest is refused, and no older one is taken.
+    stage.shelve(5);
+    empty(&labels[3]);
+    let newest = stage.shelve(6);
+    record(&stage.shelf, std::slice::from_ref(&newest), Some("a block"));
+    empty(&newest);
+    let refused = stage.shelf.lease(None).unwrap_err().to_string();
+    assert!(refused.contains("all its stripes are missing"), "{refused}");
+    assert!(refused.contains(newest.as_str()), "{refused}");
+    assert_eq!(expire(), [kept.clone(), kept.clone(), kept.clone(), kept]);
+    // A run that was killed before its first stripe leaves its lease.
+    let begun = stage.shelf.begin(BackupKind::Full, 0).unwrap();
+    let dir = stage.path(&format!("d1/db/{}", begun.label));
+    let lease = fs::read_dir(&dir).unwrap().next().unwrap().unwrap().path();
+    let left = stage.path("lease");
+    fs::copy(&lease, &left).unwrap();
+    drop(begun);
+    fs::create_dir_all(&dir).unwrap();
+    fs::copy(&left, &lease).unwrap();
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(86_400);
+    let file = fs::File::options().write(true).open(&lease).unwrap();
+    file.set_modified(old).unwrap();
+    let listing = stage.shelf.list().unwrap();
+    let killed = &listing.sets[0];
+    assert_eq!(killed.state.word(), "INCOMPLETE", "{killed:?}");
+    assert!(!killed.is_bare_name());
 }
 
 #[test]

@@ -16,7 +16,9 @@ mod postgres;
 
 use std::path::Path;
 
-use longshore_catalog::{Catalog, Error as CatalogError};
+use longshore_catalog::{
+    Catalog, Error as CatalogError, HistoryQuery, RunOutcome, RunRow, RunTask,
+};
 use longshore_facts as facts;
 use longshore_pipeline::SourceSpec;
 use longshore_repository::branch::Branch;
@@ -259,7 +261,7 @@ fn target(
     results(&told, depth, notes);
     others_age(&told, depth, context, notes);
     ahead(&listing, &told, context, notes);
-    damaged_and_mixed(&listing, &told, notes);
+    damaged_and_mixed(&listing, &told, context, notes);
     if context.config.encryption.require {
         unencrypted(&listing, &told, notes);
     }
@@ -283,12 +285,21 @@ fn target(
 }
 
 /// Backups that cannot be restored, branches in one place, and what is nobody's.
-fn damaged_and_mixed(listing: &Listing, told: &info::DescribedDatabase, notes: &mut Notes) {
+fn damaged_and_mixed(
+    listing: &Listing,
+    told: &info::DescribedDatabase,
+    context: &Context,
+    notes: &mut Notes,
+) {
     let own = told.backups.iter().filter(|row| !row.is_strangers);
     let newest = own.map(|row| row.begun_us).max();
-    for row in told.backups.iter().filter(|r| !r.restorable) {
+    for (row, set) in told.backups.iter().zip(&listing.sets) {
+        if row.restorable {
+            continue;
+        }
         let text = format!("{}: {}", row.label, row.detail);
         match row.state {
+            _ if set.is_bare_name() => bare(&told.database, &row.label, context, notes),
             // A run that died, and none was complete since.
             "INCOMPLETE" if Some(row.begun_us) == newest => notes.look(
                 "backup",
@@ -328,6 +339,40 @@ fn damaged_and_mixed(listing: &Listing, told: &info::DescribedDatabase, notes: &
             "target",
             format!("{count} unknown names, such as {}", told.strays[0]),
         );
+    }
+}
+
+/// A label with nothing below it, not even what a run leaves that was killed. This machine's history may know that its
+/// backup was complete.
+fn bare(database: &str, label: &str, context: &Context, notes: &mut Notes) {
+    let made = |run: &RunRow| {
+        let is_good =
+            run.outcome == RunOutcome::Good.word() || run.outcome == RunOutcome::Warnings.word();
+        run.task == RunTask::Backup.word() && run.label.as_deref() == Some(label) && is_good
+    };
+    let query = HistoryQuery {
+        database: Some(database.to_owned()),
+        limit: None,
+    };
+    let path = context.catalog.as_deref();
+    let path = path.filter(|path| context.storage.stat(path).is_ok());
+    let runs = path.and_then(|path| Catalog::open(path).ok()?.runs(&query).ok());
+    match runs.into_iter().flatten().find(made) {
+        Some(run) => notes.bad(
+            "backup",
+            format!(
+                "{label}: all its stripes are missing, and it was complete: this machine made it, {}. If they are gone for good, \
+                 remove what is left of it by hand, and run `longshore backup {database}`",
+                moment(run.finish_us)
+            ),
+        ),
+        None => notes.look(
+            "backup",
+            format!(
+                "{label}: nothing is below this name: a run ended there with its machine, or its stripes were removed. An expire \
+                 removes the name"
+            ),
+        ),
     }
 }
 

@@ -343,7 +343,15 @@ fn tell(
             shelf.database
         ));
     }
-    let doubtful = nothing_whole || is_doubtful(&expired.fates, &expired.log);
+    let bare = (0..rows.len()).filter(|i| gone(*i) && expired.listing.sets[*i].is_bare_name());
+    let bare: Vec<&str> = bare.map(|i| &*rows[i].label).collect();
+    for label in &bare {
+        context.output.warn(&format!(
+            "{label} {verb}: nothing was below this name. A run ended there with its machine, or the stripes of a backup were \
+             removed by other means than an expire"
+        ));
+    }
+    let doubtful = nothing_whole || !bare.is_empty() || is_doubtful(&expired.fates, &expired.log);
     let judged = |(row, fate)| ExpireVerdict::of(row, fate, dry);
     let database = ExpiredDatabase {
         database: shelf.database.clone(),

@@ -69,6 +69,49 @@ fn back_up(stage: &Stage, options: &[&str]) {
     }
 }
 
+/// Goal: a backup that lost all its stripes is a failure where anything knows that it was complete, and no expire removes what
+/// is left of it in silence.
+#[test]
+fn a_backup_that_lost_all_its_stripes_is_no_run_that_did_not_end() {
+    let stage = configured();
+    back_up(&stage, &["", "", "", ""]);
+    let all = labels(&stage);
+    stage
+        .line(&format!("verify --database sales --label {}", all[0]))
+        .exits(0);
+    stage.line("check sales").exits(0);
+    for label in &all[..2] {
+        for disk in 1..=2 {
+            let stripe = format!("disk{disk}/sales/{label}/family-{disk}.bak");
+            std::fs::remove_file(stage.path(stripe)).unwrap();
+        }
+    }
+    stage
+        .line("check sales")
+        .exits(1)
+        .says(&format!(
+            "{}: all its stripes are missing, and it was complete: it was read",
+            all[0]
+        ))
+        .says(&format!(
+            "{}: all its stripes are missing, and it was complete: this machine made it",
+            all[1]
+        ));
+    // Without a history nobody knows.
+    let history = stage.path("history.db");
+    std::fs::rename(&history, stage.path("elsewhere.db")).unwrap();
+    stage.line("check sales").exits(1).says(&format!(
+        "WARN  backup     {}: nothing is below this name",
+        all[1]
+    ));
+    stage
+        .line("expire sales")
+        .exits(5)
+        .says(&format!("{} removed: nothing was below this name", all[1]));
+    assert_eq!(labels(&stage), [&all[..1], &all[2..]].concat());
+    stage.line("info sales").says("MISSING");
+}
+
 /// The numbers of verified, known and damaged backups in an answer of `verify --all`.
 fn counts(stage: &Stage, line: &str, code: i32) -> (u64, u64, u64) {
     let ran = stage.line(&format!("{line} --json")).exits(code);

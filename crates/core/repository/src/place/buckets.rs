@@ -537,6 +537,7 @@ fn add_files(
 
 /// Adds a lease below a label, as far as it says something about the label.
 fn add_lease(files: &mut LabelFiles, heard: Result<Heard, StoreError>) {
+    files.has_lease = true;
     match heard {
         Err(error) => files.unreadable = Some(error.to_string()),
         Ok(Heard::Live(holder)) => {

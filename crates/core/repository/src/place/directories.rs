@@ -826,6 +826,7 @@ impl Files {
             let file = PathBuf::from(file?);
             let text = file.to_str().unwrap_or("");
             if text.starts_with(lease::PREFIX) {
+                self.found.has_lease = true;
                 match dir.stat(&file) {
                     // It blocks nothing and is not a lease, but should be reported.
                     Ok(stat) if stat.kind != FileKind::File => drop::<bool>(strays.insert(file)),

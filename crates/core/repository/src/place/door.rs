@@ -46,6 +46,8 @@ pub(crate) struct LabelFiles {
     pub ending: Option<Holder>,
     /// Whether all writers among the holders were processes of this machine that have ended.
     pub writers_ended: bool,
+    /// Whether there is a lease of any kind, alive or dead. A run that is killed leaves its own.
+    pub has_lease: bool,
     pub bytes: u64,
     pub unreadable: Option<String>,
     /// The key objects, each name once; anybody may have put them there.

@@ -90,7 +90,7 @@ fn compare(
         let state = &set.state;
         matches!(
             state,
-            BackupState::Missing { .. } | BackupState::Damaged { .. }
+            BackupState::Missing { .. } | BackupState::Lost { .. } | BackupState::Damaged { .. }
         )
     });
     for set in broken {
