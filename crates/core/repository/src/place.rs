@@ -13,7 +13,7 @@ pub(crate) mod object_lease;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_bucket::Abilities;
@@ -64,12 +64,25 @@ impl Target {
         }
     }
 
-    /// A place that both targets have, however each names it: by device and inode of a directory, by server, bucket and key
-    /// of a prefix. A place that cannot be reached is not known to be in both.
-    pub fn common_place(&self, other: &Target, storage: &dyn Storage) -> Option<String> {
+    /// A place that both targets have, however each names it: by device and inode of a directory, or of the database's below
+    /// it, which may be a mount of its own; by server, bucket and key of a prefix. A place that cannot be reached is not known
+    /// to be in both.
+    pub fn common_place(
+        &self,
+        other: &Target,
+        database: &str,
+        storage: &dyn Storage,
+    ) -> Option<String> {
         let keys = |target: &Target| -> Vec<(String, String)> {
             let of = |text: String| Some((place_key(&target.places, &text, storage)?, text));
-            target.texts().into_iter().filter_map(of).collect()
+            let below = |dir: &PathBuf| dir.join(database).display().to_string();
+            let below: Vec<String> = target.directories().iter().map(below).collect();
+            target
+                .texts()
+                .into_iter()
+                .chain(below)
+                .filter_map(of)
+                .collect()
         };
         let others = keys(other);
         let ours = keys(self).into_iter();

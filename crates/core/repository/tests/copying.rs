@@ -467,12 +467,18 @@ fn one_place_under_two_names_is_found() {
         of(&["to1", "link"]),
         of(&["from2/../from1/", "to1"]),
     ] {
-        assert!(own.common_place(&other, &*host).is_some(), "{other:?}");
+        assert!(
+            own.common_place(&other, "db", &*host).is_some(),
+            "{other:?}"
+        );
     }
-    assert_eq!(
-        own.common_place(&of(&["to1", "to2", "missing"]), &*host),
-        None
-    );
+    let apart = of(&["to1", "to2", "missing"]);
+    assert_eq!(own.common_place(&apart, "db", &*host), None);
+    // As a mount of the database's directory below another target looks.
+    stage.shelve(1);
+    std::os::unix::fs::symlink(stage.path("from2/db"), stage.path("to1/db")).unwrap();
+    assert!(own.common_place(&apart, "db", &*host).is_some());
+    assert_eq!(own.common_place(&apart, "other", &*host), None);
     let store = Store::default();
     let name = store.install().unwrap();
     let bucket = |prefix: &str| Target {
@@ -480,8 +486,8 @@ fn one_place_under_two_names_is_found() {
         places: Places::buckets(&[format!("s3://{name}{prefix}")]).unwrap(),
     };
     let one = bucket("/a");
-    assert!(one.common_place(&bucket("/a/"), &*host).is_some());
-    assert_eq!(one.common_place(&bucket("/a/b"), &*host), None);
+    assert!(one.common_place(&bucket("/a/"), "db", &*host).is_some());
+    assert_eq!(one.common_place(&bucket("/a/b"), "db", &*host), None);
 }
 
 #[test]

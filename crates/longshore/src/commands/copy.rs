@@ -258,7 +258,7 @@ fn routes(options: &Copy, context: &Context) -> Result<Vec<(Shelf, Shelf)>, Fail
         }
         for to in targets {
             let to = devices::target(context, to)?;
-            shelves::refuse_same(&from, &to, context)?;
+            shelves::refuse_same(&from, &to, name, context)?;
             let shelf = |target: &Target| devices::shelf(context, target, name);
             routes.push((shelf(&from)?, shelf(&to)?));
         }

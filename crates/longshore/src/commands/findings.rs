@@ -44,7 +44,7 @@ pub fn of(context: &Context) -> Vec<String> {
     for name in config.database.keys() {
         let own = config.target_of(name);
         for copy in config.copies_of(name) {
-            let same = own.and_then(|own| same_place(context, own, copy));
+            let same = own.and_then(|own| same_place(context, own, (copy, name)));
             found.extend(same.map(|what| format!("[database.{name}]: {what}")));
         }
     }
@@ -183,10 +183,10 @@ fn of_database(context: &Context, config: &Config, name: &str, database: &Databa
 }
 
 /// The failure of every command that looks at copies.
-fn same_place(context: &Context, own: &str, copy: &str) -> Option<String> {
+fn same_place(context: &Context, own: &str, (copy, database): (&str, &str)) -> Option<String> {
     let own = devices::target(context, own).ok()?;
     let copy = devices::target(context, copy).ok()?;
-    let same = shelves::refuse_same(&own, &copy, context);
+    let same = shelves::refuse_same(&own, &copy, database, context);
     same.err().map(|failure| failure.text)
 }
 

@@ -62,7 +62,7 @@ pub fn shelves(
                 let all = context.config.target_of(name).into_iter();
                 let all = all.chain(copies.iter().map(String::as_str));
                 for other in all.filter(|other| *other != own.name) {
-                    refuse_same(&own, &devices::target(context, other)?, context)?;
+                    refuse_same(&own, &devices::target(context, other)?, name, context)?;
                 }
             }
         }
@@ -73,7 +73,7 @@ pub fn shelves(
 /// The copy of a database at another target than its `own`.
 fn of_copy(context: &Context, own: &Target, copy: &str, database: &str) -> Result<Shelf, Failure> {
     let at = devices::target(context, copy)?;
-    refuse_same(own, &at, context)?;
+    refuse_same(own, &at, database, context)?;
     devices::shelf(context, &at, database)
 }
 
@@ -117,10 +117,15 @@ impl Placed {
     }
 }
 
-/// Errors: the targets have a place in common, under whatever name. A copy there protects nothing, and an expire by the
+/// Errors: the targets have a place in common for the database, under whatever name. A copy there protects nothing, and an expire by the
 /// copy's rules would remove the backups themselves.
-pub fn refuse_same(one: &Target, other: &Target, context: &Context) -> Result<(), Failure> {
-    match one.common_place(other, &*context.storage) {
+pub fn refuse_same(
+    one: &Target,
+    other: &Target,
+    database: &str,
+    context: &Context,
+) -> Result<(), Failure> {
+    match one.common_place(other, database, &*context.storage) {
         None => Ok(()),
         Some(place) => Err(longshore_repository::Error::SamePlace {
             one: one.name.clone(),

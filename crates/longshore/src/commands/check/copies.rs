@@ -31,7 +31,7 @@ pub(super) fn look(
     for copy in context.config.copies_of(&shelf.database) {
         let there = devices::target(context, copy)
             .and_then(|target| {
-                shelves::refuse_same(&shelf.target, &target, context)?;
+                shelves::refuse_same(&shelf.target, &target, &shelf.database, context)?;
                 devices::shelf(context, &target, &shelf.database)
             })
             .and_then(|there| Ok((there.list()?, there)));

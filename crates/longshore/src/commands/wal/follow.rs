@@ -517,7 +517,8 @@ pub fn open_copy<'a>(
     context: &Context,
 ) -> Result<OpenCopy<'a>, Failure> {
     let own = devices::target_of(context, None, way.database)?;
-    shelves::refuse_same(&own, &devices::target(context, target)?, context)?;
+    let copy = devices::target(context, target)?;
+    shelves::refuse_same(&own, &copy, way.database, context)?;
     let place = archive_of(way.database, Some(target));
     let form = way.form(&place, context)?;
     let keyring = signing_keyring(context, (way.sign, way.keys), &form)?;
