@@ -47,6 +47,17 @@ pub fn instead_of<T>(
         shelf.keyring = own.keyring.clone();
         match take(&shelf) {
             Ok((lease, more)) => {
+                // Their times say nothing about which one is meant.
+                if let Some(other) = nearest
+                    .as_ref()
+                    .filter(|other| !is_like(&lease, &other.lease))
+                {
+                    context.output.note(&format!(
+                        "targets {copy} and {} have backups of two databases under the name {}: name one of them with --target",
+                        other.shelf.target.name, own.database
+                    ));
+                    return None;
+                }
                 let is_newer =
                     |other: &Nearest<T>| lease.facts.finish_us > other.lease.facts.finish_us;
                 if nearest.as_ref().is_none_or(is_newer) {
@@ -65,6 +76,18 @@ pub fn instead_of<T>(
         own.target.name, found.lease.label, found.shelf.target.name
     ));
     nearest
+}
+
+/// Whether two backups are of one cluster, or of one file or tree.
+fn is_like(one: &BackupLease, other: &BackupLease) -> bool {
+    let system = |lease: &BackupLease| lease.facts.log.map(|log| log.system);
+    match (system(one), system(other)) {
+        (None, None) => {
+            let (one, other) = (&one.facts.identity.origin, &other.facts.identity.origin);
+            one.is_same(other)
+        }
+        (one, other) => one == other,
+    }
 }
 
 /// [`Shelf::lease`], at the nearest copy while the target is away and none is `named`.

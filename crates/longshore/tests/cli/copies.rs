@@ -47,6 +47,35 @@ fn fates(answer: &Value) -> Vec<&str> {
         .collect()
 }
 
+/// Goal: where two copies have backups of two databases under one name, the time of neither says which is meant.
+#[test]
+fn of_two_databases_at_two_copies_none_is_read_instead() {
+    let stage = configured();
+    std::fs::create_dir(stage.path("old")).unwrap();
+    write_configuration(&stage, "copies = [\"old\", \"offsite\"]\n");
+    let config = stage.path("no-config/longshore/longshore.toml");
+    let path = stage.path("old");
+    let text = std::fs::read_to_string(&config).unwrap()
+        + &format!("[target.old]\ndirectories = [\"{}\"]\n", path.display());
+    std::fs::write(&config, text).unwrap();
+    stage.line("backup sales").exits(0);
+    stage.line("copy sales --to old").exits(0);
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    stage.database("other.db", 1);
+    stage
+        .line("backup sqlite:other.db --database sales --target offsite")
+        .exits(0);
+    std::fs::rename(stage.path("disk1"), stage.path("unplugged")).unwrap();
+    stage
+        .line("restore --database sales --to out")
+        .exits(4)
+        .says("have backups of two databases under the name sales");
+    assert!(!stage.path("out").exists());
+    stage
+        .line("restore --database sales --target old --to out")
+        .exits(0);
+}
+
 fn stripe(stage: &Stage, place: &str, label: &str, family: u32) -> PathBuf {
     stage.path(format!("{place}/sales/{label}/family-{family}.bak"))
 }
