@@ -26,6 +26,7 @@ mod state;
 mod table_function;
 mod tables;
 mod top;
+mod windowed;
 
 pub(crate) use lookup::is_principal;
 pub(crate) use own::NESTING_MAX;

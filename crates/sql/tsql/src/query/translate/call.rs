@@ -1,4 +1,4 @@
-//! Translates calls of functions: aggregates, ranking functions, and scalar functions.
+//! Translates calls of functions: aggregates and scalar functions.
 //!
 //! A function that SQLite computes alike keeps its name; the others become functions of ours. Functions of the server,
 //! such as SERVERPROPERTY and OBJECT_ID, are evaluated before the query runs where their arguments name no column; else
@@ -9,13 +9,12 @@
 //! - Values that the server gives (names, times, properties) are bound, never written into the SQL.
 //! - A function with the wrong number of arguments is refused, as is an argument that is not a plain expression.
 //!
-//! Leaves to others: the functions' own code, which is registered with the connection, and all other expressions
+//! Leaves to others: functions with OVER (`windowed.rs`), the functions' own code, and all other expressions
 //! (`expression.rs`).
 
 use sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    NamedWindowExpr, ObjectNamePart, Value as Literal, WindowFrame, WindowFrameBound,
-    WindowFrameUnits, WindowSpec, WindowType,
+    ObjectNamePart,
 };
 
 use super::expression::scale_of;
@@ -40,7 +39,7 @@ const TEXT: Type = Type::VarChar(Some(LENGTH_MAX));
 const NAME: Type = Type::nvarchar(128);
 
 /// The kind of name in the message for an unknown function.
-const FUNCTION: &str = "built-in function name";
+pub(super) const FUNCTION: &str = "built-in function name";
 
 /// Functions whose arguments are passed on unchanged: name, least and most arguments, which of them are passed as
 /// texts (`t`; the last letter applies to all later ones), our function, type.
@@ -118,7 +117,7 @@ const SIMPLE: &[(&str, usize, usize, &str, &str, Type)] = &[
 ];
 
 /// Functions of SQL Server that are refused by name.
-const ELSEWHERE: &[&str] = &[
+pub(super) const ELSEWHERE: &[&str] = &[
     "ACOS",
     "APPROX_COUNT_DISTINCT",
     "APPROX_PERCENTILE_CONT",
@@ -458,7 +457,11 @@ impl Translator<'_> {
         Ok(TypedSql::of(sql, kind))
     }
 
-    fn aggregate(&mut self, name: &str, function: &Function) -> Result<Option<TypedSql>, Message> {
+    pub(super) fn aggregate(
+        &mut self,
+        name: &str,
+        function: &Function,
+    ) -> Result<Option<TypedSql>, Message> {
         if !matches!(
             name,
             "COUNT"
@@ -544,179 +547,6 @@ impl Translator<'_> {
             "MIN" => TypedSql::of(format!("min({sql})"), kind).labelled(label),
             _ => TypedSql::of(format!("max({sql})"), kind).labelled(label),
         })
-    }
-
-    fn windowed(
-        &mut self,
-        name: &str,
-        function: &Function,
-        over: &WindowType,
-    ) -> Result<TypedSql, Message> {
-        self.seen.window = true;
-        let window = &self.window(over)?;
-        self.inside("OVER", |t| t.over(name, function, window))
-    }
-
-    /// The specification of a window, which a clause WINDOW may name or begin. Errors: a name that is not there.
-    fn window(&self, over: &WindowType) -> Result<WindowSpec, Message> {
-        let find = |name: &Ident| {
-            let mut all = self.windows.iter();
-            let found = all.find(|w| w.0.value.eq_ignore_ascii_case(&name.value));
-            match found.map(|w| &w.1) {
-                Some(NamedWindowExpr::WindowSpec(spec)) if spec.window_name.is_none() => {
-                    Ok(spec.clone())
-                }
-                Some(_) => Err(not_here("a window that is made of another one")),
-                None => Err(not_here(&format!("OVER of the unknown window {name}"))),
-            }
-        };
-        match over {
-            WindowType::NamedWindow(name) => find(name),
-            WindowType::WindowSpec(own) => {
-                let Some(name) = &own.window_name else {
-                    return Ok(own.clone());
-                };
-                let mut spec = find(name)?;
-                let parts = [&spec.order_by, &own.order_by];
-                if !own.partition_by.is_empty() || parts.iter().all(|order| !order.is_empty()) {
-                    return Err(not_here("a window that says again what its name says"));
-                }
-                spec.order_by.extend(own.order_by.iter().cloned());
-                if own.window_frame.is_some() {
-                    spec.window_frame.clone_from(&own.window_frame);
-                }
-                Ok(spec)
-            }
-        }
-    }
-
-    fn over(
-        &mut self,
-        name: &str,
-        function: &Function,
-        window: &WindowSpec,
-    ) -> Result<TypedSql, Message> {
-        let base = match name {
-            "ROW_NUMBER" | "RANK" | "DENSE_RANK" => {
-                TypedSql::of(format!("{}()", name.to_lowercase()), Type::BigInt)
-            }
-            "PERCENT_RANK" | "CUME_DIST" => {
-                TypedSql::of(format!("{}()", name.to_lowercase()), Type::Float)
-            }
-            "NTILE" => {
-                let arguments = plain_arguments(function)?;
-                let [count] = arguments.as_slice() else {
-                    return Err(message::ARGUMENT_COUNT.with(&[&"ntile", &1]));
-                };
-                let count = self.expression(count)?.sql;
-                TypedSql::of(format!("ntile({count})"), Type::BigInt)
-            }
-            "LAG" | "LEAD" | "FIRST_VALUE" | "LAST_VALUE" => self.neighbour(name, function)?,
-            "PERCENTILE_CONT" | "PERCENTILE_DISC" => self.percentile(name, function, window)?,
-            "STDEV" | "STDEVP" | "VAR" | "VARP" => return Err(not_here(&format!("{name} OVER"))),
-            _ => {
-                self.aggregate(name, function)?
-                    .ok_or_else(|| match ELSEWHERE.contains(&name) {
-                        true => not_here(&format!("the function {name}")),
-                        false => message::NOT_RECOGNIZED.with(&[&name, &FUNCTION]),
-                    })?
-            }
-        };
-        let mut parts = Vec::new();
-        let mut by = Vec::new();
-        for expr in &window.partition_by {
-            let typed = self.expression(expr)?;
-            typed.text_label().resolved("PARTITION BY")?;
-            by.push(folded(&typed));
-        }
-        if !by.is_empty() {
-            parts.push(format!("PARTITION BY {}", by.join(", ")));
-        }
-        let mut orders = Vec::new();
-        for order in &window.order_by {
-            let typed = self.expression(&order.expr)?;
-            typed.text_label().as_column("ORDER BY", orders.len() + 1)?;
-            orders.push(folded(&typed) + direction(order));
-        }
-        if !orders.is_empty() {
-            parts.push(format!("ORDER BY {}", orders.join(", ")));
-        }
-        if let Some(frame) = &window.window_frame {
-            parts.push(frame_words(frame)?);
-        }
-        let sql = format!("{} OVER ({})", base.sql, parts.join(" ")).into();
-        Ok(averaged(name, TypedSql { sql, ..base }))
-    }
-
-    /// PERCENTILE_CONT and PERCENTILE_DISC of numbers.
-    fn percentile(
-        &mut self,
-        name: &str,
-        function: &Function,
-        window: &WindowSpec,
-    ) -> Result<TypedSql, Message> {
-        let shown = name.to_lowercase();
-        let arguments = plain_arguments(function)?;
-        let [fraction] = arguments.as_slice() else {
-            return Err(message::ARGUMENT_COUNT.with(&[&shown, &1]));
-        };
-        let fraction = match fraction {
-            Expr::Value(value) => match &value.value {
-                Literal::Number(digits, _) => digits.parse::<f64>().ok(),
-                _ => None,
-            },
-            _ => None,
-        };
-        let fraction = fraction
-            .filter(|fraction| (0.0..=1.0).contains(fraction))
-            .ok_or_else(|| not_here(&format!("{name} of anything but a number from 0.0 to 1.0")))?;
-        let order = match function.within_group.as_slice() {
-            [] => return Err(message::WITHIN_GROUP_MISSING.with(&[&shown])),
-            [order] => order,
-            _ => return Err(not_here(&format!("{name} in the order of several values"))),
-        };
-        if !window.order_by.is_empty() || window.window_frame.is_some() {
-            return Err(not_here(&format!(
-                "{name} with an order or a frame in OVER"
-            )));
-        }
-        let value = self.expression(&order.expr)?;
-        let (kind, is_discrete) = (value.kind(), name == "PERCENTILE_DISC");
-        if !kind.is_number() {
-            return Err(not_here(&format!("{name} of values that are no numbers")));
-        }
-        let is_descending = !direction(order).is_empty();
-        let fraction = self.bind(Value::Float(fraction));
-        let sql = format!(
-            "ts_{shown}({}, {fraction}, {})",
-            value.sql,
-            u8::from(is_descending)
-        );
-        Ok(TypedSql::of(
-            sql,
-            if is_discrete { kind } else { Type::Float },
-        ))
-    }
-
-    /// LAG, LEAD and their kin.
-    fn neighbour(&mut self, name: &str, function: &Function) -> Result<TypedSql, Message> {
-        let arguments = plain_arguments(function)?;
-        let most = if matches!(name, "LAG" | "LEAD") { 3 } else { 1 };
-        let (Some(value), true) = (arguments.first(), arguments.len() <= most) else {
-            return Err(message::ARGUMENT_COUNT.with(&[&name.to_lowercase(), &most]));
-        };
-        let value = self.expression(value)?;
-        let (kind, label) = (value.kind, value.text_label());
-        let mut all = vec![value.sql.to_string()];
-        for (i, argument) in arguments.iter().enumerate().skip(1) {
-            let argument = self.expression(argument)?;
-            all.push(match i {
-                1 => argument.sql.to_string(),
-                _ => self.widened(argument, kind).to_string(),
-            });
-        }
-        let sql = format!("{}({})", name.to_lowercase(), all.join(", "));
-        Ok(TypedSql::new(sql, kind).labelled(label))
     }
 
     fn of_dates(&mut self, name: &str, arguments: &[&Expr]) -> Result<Option<TypedSql>, Message> {
@@ -1146,7 +976,7 @@ impl Translator<'_> {
 }
 
 /// An average of exact numbers has no digits after those of its type: they are not rounded.
-fn averaged(name: &str, typed: TypedSql) -> TypedSql {
+pub(super) fn averaged(name: &str, typed: TypedSql) -> TypedSql {
     let kind = typed.kind();
     match name == "AVG" && kind.is_exact() && !kind.is_integer() {
         true => {
@@ -1175,41 +1005,6 @@ pub(super) fn plain_arguments(function: &Function) -> Result<Vec<&Expr>, Message
             })
             .collect(),
         _ => Err(not_here("this kind of argument")),
-    }
-}
-
-/// ROWS and RANGE of a window: numbers of rows are literals.
-fn frame_words(frame: &WindowFrame) -> Result<String, Message> {
-    let count = |expr: &Expr| match expr {
-        Expr::Value(value) => match &value.value {
-            Literal::Number(n, _) => n.parse::<u32>().ok(),
-            _ => None,
-        },
-        _ => None,
-    };
-    let is_rows = matches!(frame.units, WindowFrameUnits::Rows);
-    let bound = |bound: &WindowFrameBound| -> Result<String, Message> {
-        let (given, word) = match bound {
-            WindowFrameBound::CurrentRow => return Ok("CURRENT ROW".to_owned()),
-            WindowFrameBound::Preceding(n) => (n, "PRECEDING"),
-            WindowFrameBound::Following(n) => (n, "FOLLOWING"),
-        };
-        match (given.as_ref().map(|n| count(n)), is_rows) {
-            (None, _) => Ok(format!("UNBOUNDED {word}")),
-            (Some(Some(n)), true) => Ok(format!("{n} {word}")),
-            (Some(Some(_)), false) => Err(message::RANGE_FRAME.plain()),
-            (Some(None), _) => Err(not_here("a frame of a window that is no number")),
-        }
-    };
-    let units = match frame.units {
-        WindowFrameUnits::Rows => "ROWS",
-        WindowFrameUnits::Range => "RANGE",
-        WindowFrameUnits::Groups => return Err(not_here("GROUPS of a window")),
-    };
-    let start = bound(&frame.start_bound)?;
-    match &frame.end_bound {
-        Some(end) => Ok(format!("{units} BETWEEN {start} AND {}", bound(end)?)),
-        None => Ok(format!("{units} {start}")),
     }
 }
 
