@@ -303,7 +303,7 @@ impl AppLocks {
         lock.is_none_or(|lock| lock.blockers(owner, modes, u64::MAX).next().is_none())
     }
 
-    /// A session has no transaction any more.
+    /// A session has no transaction now.
     pub fn end_transaction(&self, session: SessionKey) {
         self.end(|owner| owner.session == session && owner.is_transaction);
     }

@@ -35,7 +35,7 @@ const ACCEPTED: [&str; 6] = [
     "TABLOCK",
 ];
 
-/// What an engine's own check says.
+/// The result of an engine's own check.
 struct Checked {
     engine: &'static str,
     findings: Vec<String>,

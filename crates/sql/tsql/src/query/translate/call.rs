@@ -403,7 +403,7 @@ impl Translator<'_> {
         if (trims || compares.contains(ours)) && label.is_foreign() {
             return Err(not_here(&format!("COLLATE in {name}")));
         }
-        // What a function makes of texts has their collation.
+        // The result of a function of texts has their collation.
         let label = match kind.is_text() {
             true => label,
             false => Label::Default,

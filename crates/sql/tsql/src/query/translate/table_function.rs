@@ -231,7 +231,7 @@ impl Translator<'_> {
         Ok(format!(" {word} {right} ON {on}"))
     }
 
-    /// What there is to tell of each database's file; the first columns are the numbers of both. `None`: another function.
+    /// Facts about each database's file; the first columns are the numbers of both. `None`: another function.
     fn of_files(&self, name: &str) -> Option<Made> {
         let server = self.context.server;
         let whole = |names: &[&'static str]| -> Vec<(&'static str, Type)> {
