@@ -152,6 +152,19 @@ pub trait DirRead {
     /// The attributes of `name`; a symbolic link is not followed. An empty name is the directory itself.
     fn stat(&self, name: &Path) -> io::Result<Stat>;
 
+    /// When the file `name` was created, in nanoseconds since the Unix epoch; a symbolic link is not followed. `None` if
+    /// the file system does not record it. A file that got the inode number of a removed one has another time.
+    fn birth_ns(&self, _name: &Path) -> io::Result<Option<i64>> {
+        Ok(None)
+    }
+
+    /// A number for the mount that `name` is on; a symbolic link is not followed, and an empty name is this directory. If
+    /// something is mounted on `name`, its number is another one than its directory's, also where both are one file
+    /// system (a bind mount). Numbers are used again after an unmount.
+    fn mount_id(&self, name: &Path) -> io::Result<u64> {
+        Ok(self.stat(name)?.dev)
+    }
+
     /// The names in this directory without `.` and `..`, in no order. They are read in pieces, so memory does not grow
     /// with the directory.
     fn list(&self) -> io::Result<Box<dyn Iterator<Item = io::Result<OsString>> + Send>>;

@@ -20,13 +20,13 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, StatxFlags, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
 
 use super::beneath::{self, At};
 use super::claims;
 use super::file::HostFile;
-use super::stat::stat_from;
+use super::stat::{birth_of, stat_from};
 use super::{gift, keeps_locks, xattrs};
 use crate::names;
 use crate::storage::{Attributes, Dir, File, OpenHow, Stat};
@@ -64,6 +64,30 @@ impl HostDir {
             Mode::empty(),
             self.walk,
         )?)
+    }
+}
+
+impl HostDir {
+    fn statx(&self, name: &Path, what: StatxFlags) -> io::Result<rustix::fs::Statx> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        self.at(name, |at| {
+            rustix::fs::statx(at.dir(), at.last(), flags, what)
+        })
+    }
+
+    fn mount_id_by_proc(&self, name: &Path) -> io::Result<Option<u64>> {
+        let name = names::normal(name)?;
+        let named = beneath::open(
+            self.fd.as_fd(),
+            &name,
+            OFlags::PATH,
+            Mode::empty(),
+            self.walk,
+        )?;
+        let told = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", named.as_raw_fd()));
+        let told = told.unwrap_or_default();
+        let id = told.lines().find_map(|line| line.strip_prefix("mnt_id:"));
+        Ok(id.and_then(|id| id.trim().parse().ok()))
     }
 }
 
@@ -111,6 +135,24 @@ impl DirRead for HostDir {
             rustix::fs::statat(at.dir(), at.last(), AtFlags::SYMLINK_NOFOLLOW)
         })
         .map(|stat| stat_from(&stat))
+    }
+
+    fn birth_ns(&self, name: &Path) -> io::Result<Option<i64>> {
+        let found = self.statx(name, StatxFlags::BTIME)?;
+        Ok(birth_of(&found))
+    }
+
+    fn mount_id(&self, name: &Path) -> io::Result<u64> {
+        let found = self.statx(name, StatxFlags::MNT_ID);
+        match found {
+            Ok(found) if found.stx_mask & StatxFlags::MNT_ID.bits() != 0 => Ok(found.stx_mnt_id),
+            Err(e) if e.raw_os_error() != Some(libc::ENOSYS) => Err(e),
+            // Kernels before 5.8 tell it only of an open file, and without `/proc` file systems are all there is.
+            _ => match self.mount_id_by_proc(name)? {
+                Some(id) => Ok(id),
+                None => Ok(self.stat(name)?.dev),
+            },
+        }
     }
 
     fn list(&self) -> io::Result<Box<dyn Iterator<Item = io::Result<OsString>> + Send>> {

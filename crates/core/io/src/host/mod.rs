@@ -141,10 +141,7 @@ impl Storage for Host {
     fn birth_ns(&self, path: &Path) -> io::Result<Option<i64>> {
         use rustix::fs::{AtFlags, CWD, StatxFlags};
         let found = rustix::fs::statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BTIME)?;
-        let is_kept = found.stx_mask & StatxFlags::BTIME.bits() != 0;
-        let at = found.stx_btime;
-        let seconds = at.tv_sec.saturating_mul(1_000_000_000);
-        Ok(is_kept.then(|| seconds.saturating_add(i64::from(at.tv_nsec))))
+        Ok(stat::birth_of(&found))
     }
 
     fn canonical(&self, path: &Path) -> io::Result<PathBuf> {

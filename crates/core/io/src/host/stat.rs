@@ -36,3 +36,11 @@ pub(super) fn stat_from(stat: &rustix::fs::Stat) -> Stat {
         links: stat.st_nlink as u64,
     }
 }
+
+/// The time of creation in nanoseconds since the Unix epoch, if the file system records it.
+pub(super) fn birth_of(found: &rustix::fs::Statx) -> Option<i64> {
+    let is_kept = found.stx_mask & rustix::fs::StatxFlags::BTIME.bits() != 0;
+    let at = found.stx_btime;
+    let seconds = at.tv_sec.saturating_mul(1_000_000_000);
+    is_kept.then(|| seconds.saturating_add(i64::from(at.tv_nsec)))
+}

@@ -193,6 +193,14 @@ impl DirRead for PacedDir {
         self.dir.stat(name)
     }
 
+    fn birth_ns(&self, name: &Path) -> io::Result<Option<i64>> {
+        self.dir.birth_ns(name)
+    }
+
+    fn mount_id(&self, name: &Path) -> io::Result<u64> {
+        self.dir.mount_id(name)
+    }
+
     fn list(&self) -> io::Result<Box<dyn Iterator<Item = io::Result<OsString>> + Send>> {
         self.dir.list()
     }
