@@ -17,7 +17,7 @@ use longshore_io::{Dir, File, FileKind, Machine, OpenHow, Reservation, Storage};
 
 use crate::error::Error;
 
-pub const STAGING: &str = ".longshore-restoring";
+pub const STAGING: &str = longshore_source::RESTORING;
 pub const LOCK: &str = "lock";
 
 /// A directory to which no other restore writes while this exists.

@@ -41,9 +41,11 @@ pub use door::{
     LogStart, Source, SourceKind, SourceSummary, Volume,
 };
 pub use error::{BaseRefusal, Error};
+pub use files::RESTORING;
 pub use options::{PostgresOptions, SourceOptions};
 pub use postgres::{ClosedLog, OwnLog, ServerBranch, close_log, home, identify};
 pub use spec::SourceSpec;
+pub use volumes::mount_points;
 
 /// Opens a source: takes the snapshot of a database, or checks the roots of a tree. Blocks up to
 /// [`SourceOptions::lock_wait`] for a database that writers keep locked.

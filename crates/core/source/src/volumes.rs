@@ -104,7 +104,8 @@ impl Volumes {
 /// Mounts beyond this many bytes of text are ignored.
 const MOUNTINFO_BYTES_MAX: usize = 16 << 20;
 
-fn mount_points(storage: &dyn Storage) -> Vec<PathBuf> {
+/// The mount points that this process sees, by their absolute paths; none where the system does not tell.
+pub fn mount_points(storage: &dyn Storage) -> Vec<PathBuf> {
     let read = || -> std::io::Result<Vec<u8>> {
         let file = storage
             .dir(Path::new("/proc/self"))?

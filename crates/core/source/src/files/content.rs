@@ -23,6 +23,41 @@ use crate::spec::SQLITE_MAGIC;
 use crate::tally::Tally;
 use crate::{Change, Content, Error};
 
+/// Names of a file beyond those that are looked for when the first one is gone.
+const OTHERS_MAX: usize = 16;
+
+/// The other names of a file, of which each became a link to the first: its bytes are read through one of them if the first
+/// name is gone, or is another file's, when it is opened.
+#[derive(Default)]
+pub(super) struct Names(Mutex<Found>);
+
+#[derive(Default)]
+enum Found {
+    #[default]
+    Nothing,
+    /// Met before the file was opened.
+    Met(Vec<(Arc<Root>, PathBuf)>),
+    Opened,
+    /// No name led to the file.
+    Lost,
+}
+
+impl Names {
+    /// Adds a name; false if it cannot be a link, because the first name is stored without the file's bytes.
+    pub(super) fn add(&self, root: &Arc<Root>, path: &Path) -> bool {
+        let mut found = self.0.lock();
+        match &mut *found {
+            Found::Nothing => *found = Found::Met(vec![(root.clone(), path.to_path_buf())]),
+            Found::Met(others) if others.len() < OTHERS_MAX => {
+                others.push((root.clone(), path.to_path_buf()));
+            }
+            Found::Met(_) | Found::Opened => {}
+            Found::Lost => return false,
+        }
+        true
+    }
+}
+
 /// Opened through its root at the first use, so that entries waiting to be read hold no descriptors, neither their own
 /// nor their directory's.
 pub(super) struct FileContent {
@@ -30,6 +65,8 @@ pub(super) struct FileContent {
     /// Relative to the root.
     path: PathBuf,
     listed: Version,
+    /// `None`: the file has one name.
+    names: Option<Arc<Names>>,
     state: Mutex<State>,
     /// Whether a read found the file shorter than listed.
     shrunk: AtomicBool,
@@ -87,13 +124,14 @@ impl FileContent {
     pub(super) fn new(
         root: Arc<Root>,
         path: PathBuf,
-        stat: &Stat,
+        (stat, names): (&Stat, Option<Arc<Names>>),
         databases: Arc<Mutex<Tally>>,
     ) -> Self {
         Self {
             root,
             path,
             listed: Version::of(stat),
+            names,
             state: Mutex::new(State::Unopened),
             shrunk: AtomicBool::new(false),
             databases,
@@ -118,7 +156,7 @@ impl FileContent {
             }
             State::Unopened => {}
         }
-        match open_below(&self.root, &self.path) {
+        match self.open_by_any_name() {
             Ok(reading) => {
                 let reading = Arc::new(reading);
                 let version = Version::of(reading.stat());
@@ -134,6 +172,33 @@ impl FileContent {
             }
             Err(e) => Err(e),
         }
+    }
+
+    /// Opens the file by the first of its names that still leads to it; what has its own name, if none does.
+    fn open_by_any_name(&self) -> Result<Reading, Error> {
+        let opened = open_below(&self.root, &self.path);
+        let Some(names) = &self.names else {
+            return opened;
+        };
+        let is_it = |reading: &Reading| {
+            let found = reading.stat();
+            (found.dev, found.ino) == (self.listed.dev, self.listed.ino)
+        };
+        let mut found = names.0.lock();
+        if opened.as_ref().is_ok_and(is_it) {
+            *found = Found::Opened;
+            return opened;
+        }
+        if let Found::Met(others) = std::mem::replace(&mut *found, Found::Lost) {
+            let mut others = others
+                .iter()
+                .filter_map(|(root, path)| open_below(root, path).ok());
+            if let Some(reading) = others.find(is_it) {
+                *found = Found::Opened;
+                return Ok(reading);
+            }
+        }
+        opened
     }
 
     /// Whether the file is gone: the name no longer exists, or is now a link, a directory or a device.

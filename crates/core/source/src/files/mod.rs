@@ -21,6 +21,8 @@ mod content;
 mod roots;
 mod walk;
 
+pub use roots::RESTORING;
+
 #[cfg(test)]
 mod tests;
 
@@ -91,6 +93,8 @@ impl Source for Files {
             databases.merge(std::mem::take(&mut *walk.databases.lock()));
             let notes = walk.notes;
             all.special.merge(notes.special);
+            all.restoring.merge(notes.restoring);
+            all.swapped.merge(notes.swapped);
             all.vanished.merge(notes.vanished);
             all.unlinked.merge(notes.unlinked);
             all.logs.merge(notes.logs);
@@ -109,6 +113,8 @@ impl Source for Files {
             ),
             all.vanished
                 .warning("directories vanished before they were read"),
+            all.swapped
+                .warning("names changed between a link and a file at each look; they are not in the backup"),
             all.unlinked
                 .warning("names of hard-linked files were backed up as separate files"),
             all.logs.warning(
@@ -120,6 +126,10 @@ impl Source for Files {
         ];
         let notes = [
             all.special.warning(SPECIAL_LEFT_OUT),
+            all.restoring.warning(
+                "directories of a restore that runs or was killed were left out; a killed restore's old files are in it, and \
+                 go back when a restore to the same directory begins",
+            ),
             databases.warning(
                 "SQLite databases were copied as plain files, with their logs: each is consistent only if no program \
                  wrote to it during the backup; sqlite:FILE backs up a database in use",

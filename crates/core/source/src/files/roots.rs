@@ -18,6 +18,10 @@ use crate::spec::has_magic;
 use crate::volumes::Volumes;
 use crate::{Error, Volume};
 
+/// A restore's own directory in its target. It has names of before a restore and files that are not whole, and no restore
+/// writes to it.
+pub const RESTORING: &str = ".longshore-restoring";
+
 /// A directory through which everything below it is reached.
 pub(super) struct Root {
     pub(super) dir: Arc<dyn Dir>,
@@ -178,6 +182,12 @@ fn refuse_collisions(given: &[RequestedRoot]) -> Result<(), Error> {
     };
     let mut names: std::collections::HashMap<&Path, &RequestedRoot> = Default::default();
     for root in given {
+        if root.name.as_os_str() == RESTORING {
+            return Err(Error::Spec {
+                text: root.path.display().to_string(),
+                reason: "it is a restore's own directory, and no restore writes to that name",
+            });
+        }
         if root.name.as_os_str().is_empty() {
             return Err(Error::Spec {
                 text: root.path.display().to_string(),

@@ -20,8 +20,8 @@ use longshore_io::{Dir, FileKind, Stat, Xattr};
 use longshore_pg::PID_FILE;
 use parking_lot::Mutex;
 
-use super::content::FileContent;
-use super::roots::{Root, Start};
+use super::content::{FileContent, Names};
+use super::roots::{RESTORING, Root, Start};
 use crate::attributes::Attributes;
 use crate::reading::is_missing;
 use crate::tally::Tally;
@@ -37,6 +37,9 @@ const SHOWN_BYTES: usize = 200;
 
 /// Files are compared with a base in pages of this size, whose sums take 0.1 % of their bytes.
 const COMPARED_BYTES: u32 = 8 << 10;
+
+/// How often a name is looked at again that was replaced meanwhile.
+const SWAPS_MAX: u32 = 3;
 
 /// Memory for hard links in the walk of one volume, whatever the tree contains.
 const LINKS_BYTES_MAX: usize = 32 << 20;
@@ -64,7 +67,11 @@ struct Level {
 #[derive(Default)]
 pub(super) struct Notes {
     pub(super) special: Tally,
+    /// Names of restores' own directories, which no restore could bring back.
+    pub(super) restoring: Tally,
     pub(super) vanished: Tally,
+    /// Names that were a link at one look and none at the next, again and again.
+    pub(super) swapped: Tally,
     pub(super) unlinked: Tally,
     pub(super) logs: Tally,
     pub(super) attributes: Attributes,
@@ -148,6 +155,10 @@ impl Walk {
             }
             Start::Dir { root, path } => {
                 self.root = Some(root.clone());
+                if root.entry(&path).starts_with(RESTORING) {
+                    self.notes.restoring.add(&root.host_path(&path));
+                    return Ok(None);
+                }
                 let stat = match root.dir.stat(&path) {
                     Ok(stat) => stat,
                     Err(e) => return self.missing_dir(path, "look at", e).map(|()| None),
@@ -167,6 +178,17 @@ impl Walk {
 
     /// The entry for `name` in `dir`; `path` is its path below the root.
     fn visit(&mut self, dir: &dyn Dir, name: &Path, path: PathBuf) -> Result<Option<Entry>, Error> {
+        self.visit_again(dir, name, path, SWAPS_MAX)
+    }
+
+    /// The same for a name that may be replaced so many times between two looks at it.
+    fn visit_again(
+        &mut self,
+        dir: &dyn Dir,
+        name: &Path,
+        path: PathBuf,
+        tries: u32,
+    ) -> Result<Option<Entry>, Error> {
         let Some(root) = self.root.clone() else {
             return Ok(None);
         };
@@ -182,6 +204,10 @@ impl Walk {
             Err(e) => return Err(io("look at", e)),
         };
         let entry = root.entry(&path);
+        if entry.as_os_str() == RESTORING {
+            self.notes.restoring.add(&root.host_path(&path));
+            return Ok(None);
+        }
         // Any user who can write to the tree can create a longer path or a deeper directory. Neither may prevent the
         // backup of the rest.
         if entry.as_os_str().len() > PATH_BYTES_MAX {
@@ -205,8 +231,14 @@ impl Walk {
                     ..Entry::named(entry, EntryKind::Symlink { target }, &stat)
                 })),
                 Err(e) if is_missing(&e) => Ok(None),
-                // Replaced by a file that is not a link: the same as if the walk had come before it was made.
-                Err(e) if e.kind() == io::ErrorKind::InvalidInput => Ok(None),
+                // Replaced by a file that is not a link, which the backup must have.
+                Err(e) if e.kind() == io::ErrorKind::InvalidInput => match tries {
+                    0 => {
+                        self.notes.swapped.add(&root.host_path(&path));
+                        Ok(None)
+                    }
+                    _ => self.visit_again(dir, name, path, tries - 1),
+                },
                 Err(e) => Err(io("read the link", e)),
             },
             FileKind::Other => {
@@ -236,9 +268,12 @@ impl Walk {
         if path.file_name().is_some_and(|name| name == PID_FILE) {
             self.notes.servers.add(&root.host_path(&path));
         }
+        let mut names = None;
         if stat.links > 1 {
-            match self.links.meet(stat, &entry) {
-                Met::First => {}
+            let birth_ns = dir.birth_ns(name).ok().flatten();
+            let add = |names: &Names| names.add(root, &path);
+            match self.links.meet(stat, birth_ns, &entry, add) {
+                Met::First(others) => names = Some(others),
                 Met::Again(target) => {
                     return Entry::named(entry, EntryKind::HardLink { target }, stat);
                 }
@@ -248,6 +283,7 @@ impl Walk {
         let xattrs = self.xattrs(dir, name, &path);
         let content = (stat.len > 0).then(|| {
             let databases = self.databases.clone();
+            let stat = (stat, names);
             Arc::new(FileContent::new(root.clone(), path, stat, databases)) as Arc<dyn Content>
         });
         Entry {
@@ -330,17 +366,65 @@ struct KnownLink {
     first: PathBuf,
     /// Names not seen yet. Names created during the walk become separate files.
     left: u64,
+    traits: Traits,
+    names: Arc<Names>,
+}
+
+/// What all names of one file have in common besides its number, which a new file may get while the walk goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Traits {
+    birth_ns: Option<i64>,
+    len: u64,
+    mtime_ns: i64,
+    mode: u32,
+    owner: (u32, u32),
+}
+
+impl Traits {
+    fn of(stat: &Stat, birth_ns: Option<i64>) -> Traits {
+        Traits {
+            birth_ns,
+            len: stat.len,
+            mtime_ns: stat.mtime_ns,
+            mode: stat.mode,
+            owner: (stat.uid, stat.gid),
+        }
+    }
+
+    /// Whether both may be of one file. Without a time of birth, a file that was changed meanwhile counts as another.
+    fn fit(&self, other: &Traits) -> bool {
+        match (self.birth_ns, other.birth_ns) {
+            (Some(ours), Some(theirs)) => ours == theirs,
+            _ => self == other,
+        }
+    }
 }
 
 enum Met {
-    First,
+    /// With what becomes known of its other names.
+    First(Arc<Names>),
     Again(PathBuf),
     Full,
 }
 
 impl Links {
-    fn meet(&mut self, stat: &Stat, entry: &Path) -> Met {
+    /// `add` makes the name one of the file's others, or says that it cannot be.
+    fn meet(
+        &mut self,
+        stat: &Stat,
+        birth_ns: Option<i64>,
+        entry: &Path,
+        add: impl FnOnce(&Names) -> bool,
+    ) -> Met {
         let id = (stat.dev, stat.ino);
+        let traits = Traits::of(stat, birth_ns);
+        // A first name that was lost before its bytes were read is no name to link to.
+        let is_another = |file: &KnownLink| !file.traits.fit(&traits) || !add(&file.names);
+        if self.files.get(&id).is_some_and(is_another)
+            && let Some(removed) = self.files.remove(&id)
+        {
+            self.bytes -= cost(&removed.first);
+        }
         if let Some(file) = self.files.get_mut(&id) {
             file.left -= 1;
             let first = match file.left {
@@ -350,20 +434,23 @@ impl Links {
                 }
                 _ => Some(file.first.clone()),
             };
-            return first.map_or(Met::First, Met::Again);
+            return first.map_or(Met::Full, Met::Again);
         }
         if self.bytes + cost(entry) > LINKS_BYTES_MAX {
             return Met::Full;
         }
         self.bytes += cost(entry);
+        let names = Arc::new(Names::default());
         self.files.insert(
             id,
             KnownLink {
                 first: entry.into(),
                 left: stat.links - 1,
+                traits,
+                names: names.clone(),
             },
         );
-        Met::First
+        Met::First(names)
     }
 }
 
@@ -395,11 +482,11 @@ mod tests {
     fn links_are_forgotten_when_all_names_were_met() {
         let mut links = Links::default();
         assert!(matches!(
-            links.meet(&stat(1, 3), Path::new("a")),
-            Met::First
+            links.meet(&stat(1, 3), None, Path::new("a"), |_| true),
+            Met::First(_)
         ));
         for name in ["b", "c"] {
-            let met = links.meet(&stat(1, 3), Path::new(name));
+            let met = links.meet(&stat(1, 3), None, Path::new(name), |_| true);
             assert!(matches!(met, Met::Again(first) if first == Path::new("a")));
         }
         assert_eq!((links.files.len(), links.bytes), (0, 0));
@@ -409,18 +496,55 @@ mod tests {
     fn the_table_of_links_stops_at_its_bound_and_continues_when_it_has_room() {
         let mut links = Links::default();
         let name = "n".repeat(4000);
-        let full =
-            (1..).find(|&ino| matches!(links.meet(&stat(ino, 2), Path::new(&name)), Met::Full));
+        let full = (1..).find(|&ino| {
+            matches!(
+                links.meet(&stat(ino, 2), None, Path::new(&name), |_| true),
+                Met::Full
+            )
+        });
         let full = full.unwrap();
         assert!((6_000..8_400).contains(&full), "{full}");
         assert!(links.bytes <= LINKS_BYTES_MAX);
         assert!(matches!(
-            links.meet(&stat(1, 2), Path::new("b")),
+            links.meet(&stat(1, 2), None, Path::new("b"), |_| true),
             Met::Again(_)
         ));
         assert!(matches!(
-            links.meet(&stat(full, 2), Path::new(&name)),
-            Met::First
+            links.meet(&stat(full, 2), None, Path::new(&name), |_| true),
+            Met::First(_)
         ));
+    }
+
+    /// Goal: a file is never taken for a removed one whose number it got.
+    #[test]
+    fn a_number_that_is_used_again_is_another_file() {
+        let born = |stat: &Stat, at| (stat.clone(), at);
+        let changed = Stat {
+            mtime_ns: 5,
+            ..stat(1, 2)
+        };
+        for ((first, first_born), (second, second_born), is_same) in [
+            (born(&stat(1, 2), Some(1)), born(&stat(1, 2), Some(1)), true),
+            (born(&stat(1, 2), Some(1)), born(&changed, Some(1)), true),
+            (
+                born(&stat(1, 2), Some(1)),
+                born(&stat(1, 2), Some(2)),
+                false,
+            ),
+            (born(&stat(1, 2), None), born(&stat(1, 2), None), true),
+            (born(&stat(1, 2), None), born(&changed, None), false),
+        ] {
+            let mut links = Links::default();
+            let met = links.meet(&first, first_born, Path::new("a"), |_| true);
+            assert!(matches!(met, Met::First(_)));
+            let met = links.meet(&second, second_born, Path::new("b"), |_| true);
+            assert_eq!(matches!(met, Met::Again(_)), is_same, "{second_born:?}");
+            // A second name of the new file is a link to the new file.
+            if !is_same {
+                let met = links.meet(&second, second_born, Path::new("c"), |_| true);
+                assert!(matches!(met, Met::Again(first) if first == Path::new("b")));
+            }
+            assert_eq!((links.files.len(), links.bytes), (0, 0));
+        }
     }
 }

@@ -13,7 +13,7 @@ use std::{fs, io};
 use longshore_io::{Dir, DirAttributes, DirChange, DirRead, DirSync, Host, Stat, Storage, Via};
 
 use super::{files, finish, opened, read, stream};
-use crate::{Change, Error, SourceOptions, open};
+use crate::{Change, EntryKind, Error, Source, SourceOptions, open};
 
 #[test]
 fn a_file_that_is_written_while_it_is_read_is_reported_as_modified() {
@@ -55,6 +55,56 @@ fn a_file_that_gets_shorter_is_filled_with_zeros_and_told() {
     let (bytes, change) = read(&entry);
     assert_eq!(bytes, [vec![1; 2500], vec![0; 2500]].concat());
     assert_eq!(change, Some(Change::Shrunk));
+}
+
+/// Goal: a link of the backup never leads to zeros or to another file's bytes.
+#[test]
+fn a_file_whose_first_name_is_gone_is_read_by_another_one_or_stored_with_that() {
+    for replacement in ["nothing", "a file"] {
+        for is_walked in [true, false] {
+            let dir = tempfile::tempdir().unwrap();
+            let tree = dir.path().join("tree");
+            fs::write(dir.path().join("aside"), b"shared").unwrap();
+            for name in ["a", "b"] {
+                fs::create_dir_all(tree.join(name)).unwrap();
+                fs::hard_link(dir.path().join("aside"), tree.join(name).join("f")).unwrap();
+            }
+            let source = opened(&[&tree]);
+            let first = loop {
+                let entry = source.next(0).unwrap().unwrap();
+                if entry.kind == EntryKind::File {
+                    break entry;
+                }
+            };
+            let what = format!("{replacement}, {is_walked}");
+            let rest = |source: &dyn Source| {
+                let mut found = None;
+                while let Some(entry) = source.next(0).unwrap() {
+                    found = Some(entry).filter(|entry| entry.path.ends_with("f"));
+                }
+                found.unwrap()
+            };
+            let walked = is_walked.then(|| rest(&*source));
+            fs::remove_file(tree.join(&first.path)).unwrap();
+            if replacement == "a file" {
+                fs::write(tree.join(&first.path), b"another").unwrap();
+            }
+            let (bytes, change) = read(&first);
+            match walked {
+                Some(second) => {
+                    let target = first.path.clone();
+                    assert_eq!(second.kind, EntryKind::HardLink { target }, "{what}");
+                    assert_eq!((&*bytes, change), (&b"shared"[..], None), "{what}");
+                }
+                None => {
+                    assert!(change.is_some(), "{what}");
+                    let second = rest(&*source);
+                    assert_eq!(second.kind, EntryKind::File, "{what}");
+                    assert_eq!(read(&second), (b"shared".to_vec(), None), "{what}");
+                }
+            }
+        }
+    }
 }
 
 #[test]

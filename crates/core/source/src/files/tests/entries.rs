@@ -8,6 +8,7 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::sync::Arc;
 
 use longshore_io::Host;
@@ -161,6 +162,94 @@ fn special_files_are_left_out_and_reported() {
         &SourceOptions::default(),
     );
     assert!(matches!(refused.err(), Some(Error::NotAFile { path }) if path == fifo));
+}
+
+/// Goal: no backup has a name that none of its restores could write.
+#[test]
+fn a_restores_own_directory_is_left_out_and_told() {
+    let dir = tempfile::tempdir().unwrap();
+    for place in ["", "below"] {
+        let own = dir.path().join(place).join(".longshore-restoring/old");
+        fs::create_dir_all(&own).unwrap();
+        fs::write(own.join("app.db"), b"displaced").unwrap();
+    }
+    let source = opened(&[dir.path()]);
+    let entries = stream(&*source, 0);
+    let names: Vec<_> = entries
+        .keys()
+        .map(|path| path.display().to_string())
+        .collect();
+    // Only the target of a restore has such a name at its top.
+    let below = "below/.longshore-restoring";
+    assert_eq!(
+        names,
+        [
+            "below".to_owned(),
+            below.to_owned(),
+            format!("{below}/old"),
+            format!("{below}/old/app.db")
+        ]
+    );
+    let SourceSummary {
+        warnings, notes, ..
+    } = source.finish().unwrap();
+    assert_eq!((warnings, notes.len()), (Vec::new(), 1));
+    assert!(
+        notes[0].starts_with("1 directories of a restore that runs or was killed were left out"),
+        "{notes:?}"
+    );
+    // As one of several roots it would be such a name, too.
+    let own = dir.path().join(".longshore-restoring");
+    let both = [&*own, &dir.path().join("below")];
+    let refused = open(
+        Arc::new(Host::new()),
+        &files(&both),
+        &SourceOptions::default(),
+    );
+    assert!(matches!(refused.err(), Some(Error::Spec { .. })));
+}
+
+/// Goal: a file whose number a removed file of the same tree had is stored with its own bytes.
+/// Method: while a tree is walked, files are made until one of two names has the number of a removed file. A file system
+/// that gives no number again soon shows nothing.
+#[test]
+fn a_file_that_got_the_number_of_a_removed_one_keeps_its_own_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (tree, aside) = (dir.path().join("tree"), dir.path().join("aside"));
+    fs::create_dir_all(&aside).unwrap();
+    for name in ["a", "b"] {
+        fs::create_dir_all(tree.join(name)).unwrap();
+        fs::write(tree.join(name).join("f"), b"before").unwrap();
+        fs::hard_link(tree.join(name).join("f"), aside.join(name)).unwrap();
+    }
+    let source = opened(&[&tree]);
+    let first = loop {
+        let entry = source.next(0).unwrap().unwrap();
+        if entry.kind == EntryKind::File {
+            break entry.path;
+        }
+    };
+    let other = if first.starts_with("a") { "b" } else { "a" };
+    let number = fs::metadata(tree.join(&first)).unwrap().ino();
+    for name in ["a", "b"] {
+        fs::remove_file(tree.join(name).join("f")).unwrap();
+        fs::remove_file(aside.join(name)).unwrap();
+    }
+    let got = (0..1000).find(|i| {
+        let made = aside.join(i.to_string());
+        fs::write(&made, b"after!").unwrap();
+        fs::metadata(&made).unwrap().ino() == number
+    });
+    let Some(got) = got else {
+        eprintln!("left out: this file system gives no number again");
+        return;
+    };
+    let path = tree.join(other).join("f");
+    fs::hard_link(aside.join(got.to_string()), &path).unwrap();
+    let entries = stream(&*source, 0);
+    let entry = &entries[&Path::new(other).join("f")];
+    assert_eq!(entry.kind, EntryKind::File);
+    assert_eq!(read(entry).0, b"after!");
 }
 
 #[test]
