@@ -5,7 +5,7 @@
 //!   there is a list, a mode's group bits are the list's mask: without the list they would widen the rights of the
 //!   owning group. And a user whom the list names may have had fewer rights than all others.
 //! - An extended attribute that is refused is recorded and counted, and does not fail the restore. A label of SELinux
-//!   does not count: it belongs to the machine.
+//!   does not count: it belongs to the machine. So it is with an owner, a group and set-id bits of a plain name.
 //!
 //! Leaves to others: the system calls and their order for mode and owner (`longshore-io`), and when a directory gets
 //! its attributes (`place/mod.rs`).
@@ -17,7 +17,7 @@ use longshore_io::{ACL_ACCESS, ACL_DEFAULT, Attributes, Dir, LABEL, USER, Xattr}
 use longshore_media::{Entry, EntryKind};
 use parking_lot::Mutex;
 
-/// Extended attributes that could not be restored.
+/// Attributes that could not be restored.
 #[derive(Debug, Default)]
 pub struct LostAttributes(Mutex<PresentAttributes>);
 
@@ -26,6 +26,8 @@ struct PresentAttributes {
     count: u64,
     lists: Losses,
     others: Losses,
+    owners: Losses,
+    bits: Losses,
 }
 
 /// How many were lost, and the first of them.
@@ -36,12 +38,9 @@ struct Losses {
 }
 
 impl Losses {
-    fn add(&mut self, path: &Path, xattr: &[u8], error: &io::Error) {
+    fn add(&mut self, path: &Path, what: impl Fn() -> String) {
         self.count += 1;
-        self.first.get_or_insert_with(|| {
-            let what = format!("{}: {error}", String::from_utf8_lossy(xattr));
-            (path.to_owned(), what)
-        });
+        self.first.get_or_insert_with(|| (path.to_owned(), what()));
     }
 
     fn warning(&self, what: &str) -> Option<String> {
@@ -64,7 +63,14 @@ impl LostAttributes {
         let others = found
             .others
             .warning("extended attributes could not be restored");
-        lists.into_iter().chain(others).collect()
+        let owners = found.owners.warning(
+            "names could not be given their owner and group, and belong to the user who restored; root could give them",
+        );
+        let bits = found
+            .bits
+            .warning("set-user-ID or set-group-ID bits could not be restored");
+        let all = [lists, others, owners, bits];
+        all.into_iter().flatten().collect()
     }
 
     /// How many losses affect a file's users or their rights; labels do not count, because they belong to the machine.
@@ -75,12 +81,28 @@ impl LostAttributes {
     fn note(&self, path: &Path, xattr: &[u8], error: &io::Error) {
         let mut found = self.0.lock();
         found.count += u64::from(xattr != LABEL);
+        let what = || format!("{}: {error}", String::from_utf8_lossy(xattr));
         match xattr == ACL_ACCESS || xattr == ACL_DEFAULT {
-            true => found.lists.add(path, xattr, error),
-            false => found.others.add(path, xattr, error),
+            true => found.lists.add(path, what),
+            false => found.others.add(path, what),
         }
     }
+
+    fn note_owner(&self, path: &Path, (uid, gid): (u32, u32)) {
+        let mut found = self.0.lock();
+        found.count += 1;
+        found.owners.add(path, || format!("{uid}:{gid}"));
+    }
+
+    fn note_bits(&self, path: &Path, mode: u32) {
+        let mut found = self.0.lock();
+        found.count += 1;
+        found.bits.add(path, || format!("mode {mode:04o}"));
+    }
 }
+
+/// The bits of a mode with which a program gets the rights of its file's owner or group.
+const SET_ID: u32 = 0o6000;
 
 /// Everything that a name must have in addition to its bytes.
 #[derive(Debug, Clone)]
@@ -129,6 +151,22 @@ impl WantedAttributes {
         // The list determines the group bits; every change of the owner removes a capability.
         let refused = self.set(dir, name, lost, |xattr| !xattr.name.starts_with(USER));
         Ok(Some(if refused { narrow } else { mode }))
+    }
+
+    /// Records an owner, a group or set-id bits that `name` was to get and does not have.
+    pub fn compare(&self, dir: &dyn Dir, name: &Path, lost: &LostAttributes) -> io::Result<()> {
+        let Some(owner) = self.plain.owner else {
+            return Ok(());
+        };
+        let found = dir.stat(name)?;
+        if (found.uid, found.gid) != owner {
+            lost.note_owner(&self.path, owner);
+        }
+        match self.plain.mode {
+            Some(mode) if mode & !found.mode & SET_ID != 0 => lost.note_bits(&self.path, mode),
+            _ => {}
+        }
+        Ok(())
     }
 
     /// Whether the access control list was refused.
