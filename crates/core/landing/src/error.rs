@@ -38,6 +38,22 @@ pub enum Error {
     #[error("{} already exists, and a restore never replaces it", path.display())]
     TargetTaken { path: PathBuf },
 
+    /// A mount point at, below or above a place that the restore takes.
+    #[error("{} is a mount point: a restore neither removes nor enters another file system there", path.display())]
+    Mounted { path: PathBuf },
+
+    /// SQLite would apply it to that database.
+    #[error("{} would be taken for the log of {}, which the restore does not bring", path.display(), database.display())]
+    ForeignLog { path: PathBuf, database: PathBuf },
+
+    /// The programs that use the database would go on with it, and find another one by this name.
+    #[error("{} is a symbolic link to the database {}, which a restore of this name would leave behind", path.display(), real.display())]
+    DatabaseLinked { path: PathBuf, real: PathBuf },
+
+    /// A restore that did not end left names of its own and kept the old ones; they cannot go back by themselves.
+    #[error("a restore there was ended while it gave files their names, and {} {what}", path.display())]
+    KilledRestore { path: PathBuf, what: &'static str },
+
     #[error("another restore into {} is running", path.display())]
     TargetBusy { path: PathBuf },
 
@@ -75,12 +91,18 @@ impl Error {
     /// SQL Server's message number for this error.
     pub fn number(&self) -> Option<u32> {
         match self {
-            Error::TargetExists { .. } | Error::TargetTaken { .. } => Some(3142),
+            Error::TargetExists { .. }
+            | Error::TargetTaken { .. }
+            | Error::KilledRestore { .. } => Some(3142),
             Error::TargetBusy { .. }
             | Error::DatabaseInUse { .. }
+            | Error::DatabaseLinked { .. }
             | Error::DatabaseUseUnknown { .. } => Some(3101),
             Error::TargetFull { .. } => Some(3257),
-            Error::BadMove { .. } | Error::TargetKept { .. } => Some(3156),
+            Error::BadMove { .. }
+            | Error::TargetKept { .. }
+            | Error::Mounted { .. }
+            | Error::ForeignLog { .. } => Some(3156),
             Error::Media(e) => e.number(),
             Error::Cluster(ClusterError::Running { .. }) => Some(3101),
             Error::Cluster(ClusterError::NotHeld { .. }) => Some(3117),
@@ -102,6 +124,18 @@ impl Error {
             Error::TargetExists { .. } => "restore elsewhere, or use --replace to overwrite it",
             Error::TargetTaken { .. } => {
                 "move it away, or restore elsewhere; a tablespace goes to an empty directory (--tablespace-map). Over a cluster's own files restore with --delta"
+            }
+            Error::Mounted { .. } => {
+                "unmount it, or restore elsewhere; to restore into that file system, name its directory with --to"
+            }
+            Error::ForeignLog { .. } => {
+                "restore it to a directory without that database, or its database along with it (--only takes both, --move moves both)"
+            }
+            Error::DatabaseLinked { .. } => {
+                "restore to the directory where the database is, with --move if its name differs; or remove the link first"
+            }
+            Error::KilledRestore { .. } => {
+                "to go back to the old files (.longshore-restoring/old), move that name away and repeat the restore; to keep all that stands there now, remove .longshore-restoring"
             }
             Error::TargetBusy { .. } => {
                 "wait until it ends (one that died on another machine or mount counts as running for 15 minutes), or restore elsewhere"

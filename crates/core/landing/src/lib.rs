@@ -18,12 +18,14 @@ mod cluster_error;
 mod error;
 mod files;
 mod locked_target;
+mod mounts;
 mod moves;
 mod options;
 mod path_list;
 mod place;
 mod protected;
 mod running;
+mod sides;
 mod survey;
 mod tree;
 
@@ -35,11 +37,11 @@ pub use cluster::{
 pub use cluster_error::ClusterError;
 pub use error::{Error, at};
 pub use files::FILES_OWN;
-pub use moves::{check_moves, moved};
+pub use moves::{check_moves, chosen, moved, place_of};
 pub use options::{ClusterOptions, DatabaseChoice, RecoverySettings, SpaceOptions};
 pub use path_list::PathList;
 pub use place::{
-    DeltaResult, Destination, FilePiece, LostAttributes, ReplacePolicy, Scope, Target, side_files,
+    DeltaResult, Destination, FilePiece, LostAttributes, ReplacePolicy, Scope, Target,
 };
 pub use protected::{KnownFiles, ProtectedFiles, SET, directory, real};
-pub use survey::Survey;
+pub use survey::{StandingNames, Survey, SurveyedNames};

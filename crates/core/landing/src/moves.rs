@@ -1,10 +1,12 @@
-//! Names that a restore changes (MOVE).
+//! Names that a restore changes (MOVE), and the places that it takes in its target.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
+use crate::sides::is_side_of;
 
 /// Linux's limit on one name, in bytes (NAME_MAX of `limits.h`).
 const NAME_MAX: usize = 255;
@@ -32,15 +34,119 @@ pub fn check_moves(moves: &[(PathBuf, PathBuf)]) -> Result<(), Error> {
     Ok(())
 }
 
-/// A path of the set after the moves: the longest moved ancestor decides.
+/// Whether a restore of only these paths takes `path` of the set: all if none is named, else what is at or below one of
+/// them, and the log of a database that is named.
+pub fn chosen(only: &[PathBuf], path: &Path) -> bool {
+    let takes = |only: &PathBuf| path.starts_with(only) || is_side_of(path, only);
+    only.is_empty() || only.iter().any(takes)
+}
+
+/// A path of the set after the moves: the longest moved ancestor decides. The log of a moved database goes with it.
 pub fn moved(moves: &[(PathBuf, PathBuf)], path: &Path) -> PathBuf {
-    let longest = moves
+    let Some((from, to)) = deciding(moves, path) else {
+        return path.into();
+    };
+    match path.strip_prefix(from) {
+        Ok(rest) if !rest.as_os_str().is_empty() => to.join(rest),
+        Ok(_) => to.clone(),
+        Err(_) => {
+            let suffix = &path.as_os_str().as_bytes()[from.as_os_str().len()..];
+            let mut side = to.as_os_str().to_owned();
+            side.push(OsStr::from_bytes(suffix));
+            side.into()
+        }
+    }
+}
+
+/// The name in the target that `path` of the set takes as a whole, with everything below it: its topmost name, or what was
+/// asked for by itself. What stands there is replaced; directories above it stay.
+pub fn place_of(only: &[PathBuf], moves: &[(PathBuf, PathBuf)], path: &Path) -> PathBuf {
+    let len = |path: &Path| path.as_os_str().len();
+    let named = only.iter().filter(|only| path.starts_with(only));
+    let named = named.min_by_key(|only| len(only)).map(PathBuf::as_path);
+    let top = path.iter().next().map_or(path, Path::new);
+    let asked = match named {
+        Some(named) => named,
+        None if only.is_empty() => top,
+        // The log of a database that was named.
+        None => path,
+    };
+    match deciding(moves, path) {
+        Some((from, to)) if len(from) > len(asked) => match path.starts_with(from) {
+            true => to.clone(),
+            false => moved(moves, path),
+        },
+        _ => moved(moves, asked),
+    }
+}
+
+fn deciding<'a>(moves: &'a [(PathBuf, PathBuf)], path: &Path) -> Option<&'a (PathBuf, PathBuf)> {
+    moves
         .iter()
-        .filter(|(from, _)| path.starts_with(from))
-        .max_by_key(|(from, _)| from.as_os_str().len());
-    match longest.map(|(from, to)| (to, path.strip_prefix(from))) {
-        Some((to, Ok(rest))) if !rest.as_os_str().is_empty() => to.join(rest),
-        Some((to, _)) => to.clone(),
-        None => path.into(),
+        .filter(|(from, _)| path.starts_with(from) || is_side_of(path, from))
+        .max_by_key(|(from, _)| from.as_os_str().len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moves(list: &[(&str, &str)]) -> Vec<(PathBuf, PathBuf)> {
+        let pair = |(from, to): &(&str, &str)| (from.into(), to.into());
+        list.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn the_log_of_a_database_goes_with_it_and_no_other_file_does() {
+        let moves = moves(&[("app.db", "new/copy.db"), ("d", "e"), ("d/x.db", "y.db")]);
+        for (path, to) in [
+            ("app.db", "new/copy.db"),
+            ("app.db-wal", "new/copy.db-wal"),
+            ("app.db-journal", "new/copy.db-journal"),
+            ("app.db-shm", "new/copy.db-shm"),
+            ("app.db-wal2", "app.db-wal2"),
+            ("app.db2", "app.db2"),
+            ("d/x.db", "y.db"),
+            ("d/x.db-wal", "y.db-wal"),
+            ("d/z.db-wal", "e/z.db-wal"),
+        ] {
+            assert_eq!(moved(&moves, Path::new(path)), Path::new(to), "{path}");
+        }
+        // What is moved by itself goes where it was sent.
+        let moves = [moves, self::moves(&[("app.db-wal", "log")])].concat();
+        assert_eq!(moved(&moves, Path::new("app.db-wal")), Path::new("log"));
+        let only = [PathBuf::from("app.db")];
+        for (path, is_taken) in [
+            ("app.db", true),
+            ("app.db-wal", true),
+            ("app.db-journal", true),
+            ("app.db.old", false),
+            ("other-wal", false),
+        ] {
+            assert_eq!(chosen(&only, Path::new(path)), is_taken, "{path}");
+        }
+    }
+
+    #[test]
+    fn only_what_was_asked_for_takes_a_place_in_the_target() {
+        type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a str, &'a str);
+        let cases: [Case<'_>; 11] = [
+            (&[], &[], "etc/one", "etc"),
+            (&["etc/one"], &[], "etc/one", "etc/one"),
+            (&["etc"], &[], "etc/one", "etc"),
+            (&["etc/one", "etc"], &[], "etc/one", "etc"),
+            (&["d/app.db"], &[], "d/app.db-wal", "d/app.db-wal"),
+            (&[], &[("etc", "a/b")], "etc/one", "a/b"),
+            (&[], &[("etc/one", "a/b")], "etc/one", "a/b"),
+            (&[], &[("etc/one", "a/b")], "etc/two", "etc"),
+            (&[], &[("d/app.db", "x/y.db")], "d/app.db-wal", "x/y.db-wal"),
+            (&["etc/sub"], &[("etc", "a")], "etc/sub/one", "a/sub"),
+            (&["etc"], &[("etc/sub", "a/b")], "etc/sub/one", "a/b"),
+        ];
+        for (only, list, path, place) in cases {
+            let only: Vec<PathBuf> = only.iter().map(PathBuf::from).collect();
+            let found = place_of(&only, &moves(list), Path::new(path));
+            assert_eq!(found, Path::new(place), "{only:?} {list:?} {path}");
+        }
     }
 }

@@ -18,6 +18,7 @@ use longshore_repository::Label;
 use longshore_wal::IDENTITY_NAME;
 
 use crate::error::{Error, at};
+use crate::tree::is_absent;
 
 const ARCHIVE: &str = "a WAL archive";
 /// The description that [`directory`] returns for a backup.
@@ -183,19 +184,46 @@ impl ProtectedFiles {
         }
     }
 
-    /// Refuses a name in `dir`, which is at `path`, that this program needs, whether or not something has it now. Errors:
-    /// [`Error::TargetKept`].
-    pub fn check_name(&self, dir: &dyn Dir, path: &Path, name: &OsStr) -> Result<(), Error> {
-        // A restore asks for each name at its target's top.
-        if !self.files.names.iter().any(|own| own.name == name) {
+    /// Refuses a name below `dir`, which is at `path`, that this program needs, whether or not something has it now.
+    /// Errors: [`Error::TargetKept`].
+    pub fn check_name(&self, dir: &dyn Dir, path: &Path, place: &Path) -> Result<(), Error> {
+        // A restore asks for each name that it takes.
+        let is_own = |name: &&OsStr| self.files.names.iter().any(|own| own.name == *name);
+        let Some(name) = place.file_name().filter(is_own) else {
             return Ok(());
-        }
-        let stat = dir.stat(Path::new("")).map_err(at("look at", path))?;
-        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-        match self.files.find_name(&absolute, Some(&stat), name) {
-            Some(what) => Err(refused(&path.join(name), what)),
+        };
+        let parent = place.parent().unwrap_or(Path::new(""));
+        let stat = match dir.stat(parent) {
+            Err(e) if is_absent(&e) => None,
+            found => Some(found.map_err(at("look at", path))?),
+        };
+        let whole = path.join(parent);
+        let absolute = std::path::absolute(&whole).unwrap_or(whole);
+        match self.files.find_name(&absolute, stat.as_ref(), name) {
+            Some(what) => Err(refused(&path.join(place), what)),
             None => Ok(()),
         }
+    }
+
+    /// Refuses a place in an archive or a set that stands below `dir`, which is at `path`. Errors: [`Error::TargetKept`].
+    pub fn check_entered(&self, dir: &dyn Dir, path: &Path, place: &Path) -> Result<(), Error> {
+        let above = place.ancestors().skip(1);
+        for name in above.filter(|name| !name.as_os_str().is_empty()) {
+            let Ok(below) = dir.dir(name) else {
+                continue;
+            };
+            let is_archive = below
+                .stat(Path::new(IDENTITY_NAME))
+                .is_ok_and(|stat| stat.kind == FileKind::File);
+            let is_set = || name.file_name().is_some_and(is_label) && holds_stripe(&*below);
+            if is_archive {
+                return Err(refused(&path.join(name), ARCHIVE));
+            }
+            if is_set() {
+                return Err(refused(&path.join(name), SET));
+            }
+        }
+        Ok(())
     }
 
     /// Refuses to replace `top`, a name in `dir` (which is at `path`), if it is or contains something to keep. Errors:
@@ -280,7 +308,7 @@ mod tests {
         ] {
             let parent = Path::new(parent);
             let dir = disk.dir(parent).unwrap();
-            let checked = kept.check_name(&*dir, parent, OsStr::new(name));
+            let checked = kept.check_name(&*dir, parent, Path::new(name));
             let refused = matches!(checked, Err(Error::TargetKept { .. }));
             assert_eq!(refused, is_kept, "{} {name}", parent.display());
         }

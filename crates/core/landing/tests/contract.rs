@@ -465,7 +465,7 @@ fn a_delta_is_complete_at_its_end_and_cannot_start_before(lie: Lie) {
             let opened = delta().unwrap();
             put(&*opened, to, 3).unwrap();
             let rewritten = opened.finish().unwrap();
-            assert!(rewritten.unwrap().rewritten_bytes > 0, "{to:?}");
+            assert!(rewritten.unwrap().rewritten_bytes > Some(0), "{to:?}");
             assert!(place.holds(to, 3), "{to:?}");
         }
     }

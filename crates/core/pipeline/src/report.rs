@@ -182,12 +182,14 @@ pub struct RestoreReport {
     pub chain: Vec<RestoredSet>,
     /// In a delta restore: bytes that were written because they differed.
     pub rewritten_bytes: Option<u64>,
-    /// In a delta restore: names that were removed because the set does not have them, each with everything below it.
+    /// Where existing names may be replaced: names that were removed because the set does not have them, each with everything
+    /// below it.
     pub removed_names: Option<u64>,
     /// The paths of the first of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub removed: Vec<String>,
-    /// Extended attributes that the target or this user's rights did not allow, except SELinux labels.
+    /// Extended attributes, owners and set-id bits that the target or this user's rights did not allow, except SELinux labels,
+    /// and except owners of a cluster's files.
     pub attributes_lost: u64,
     pub damaged: bool,
     /// For a cluster: tablespaces that its server would create in another server's files.
@@ -239,7 +241,8 @@ pub struct RestorePreview {
     pub replaced_names: u64,
     /// The first of them.
     pub replaced: Vec<String>,
-    /// Existing names that a delta would remove, each with everything below it.
+    /// Existing names that would be gone, each with everything below it: what a delta removes, and what the set does not have
+    /// of directories that are replaced.
     pub removed_names: u64,
     /// The first of them.
     pub removed: Vec<String>,

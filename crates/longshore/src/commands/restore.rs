@@ -208,9 +208,14 @@ fn what_and_where(report: &RestoreReport, label: Option<&str>) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// The line about a delta: bytes that were changed and kept, and names that were removed.
+/// The line about what was changed and kept of existing files, and names that were removed.
 fn delta_line(report: &RestoreReport) -> Option<String> {
-    let rewritten = report.rewritten_bytes?;
+    let Some(rewritten) = report.rewritten_bytes else {
+        let names = report.removed_names.filter(|names| *names > 0)?;
+        let mut line = format!("With what was replaced, removed {names},");
+        line.push_str(&which(report, names));
+        return Some(line);
+    };
     // Of a chain, blocks are read whole and used in part.
     let kept = match report.chain.is_empty() {
         true => bytes(report.plain_bytes.saturating_sub(rewritten)),
@@ -223,19 +228,24 @@ fn delta_line(report: &RestoreReport) -> Option<String> {
     match report.removed_names.unwrap_or(0) {
         0 => line.push_str(" removed nothing.\n"),
         names => {
-            let more = names.saturating_sub(report.removed.len() as u64);
-            line.push_str(&format!(
-                " removed {names}, which the backup does not have:\n"
-            ));
-            for path in &report.removed {
-                line.push_str(&format!("  {}\n", plain(path)));
-            }
-            if more > 0 {
-                line.push_str(&format!("  and {more} more\n"));
-            }
+            line.push_str(&format!(" removed {names},"));
+            line.push_str(&which(report, names));
         }
     }
     Some(line)
+}
+
+/// The first of the names that were removed.
+fn which(report: &RestoreReport, names: u64) -> String {
+    let mut text = " which the backup does not have:\n".to_owned();
+    for path in &report.removed {
+        text.push_str(&format!("  {}\n", plain(path)));
+    }
+    let more = names.saturating_sub(report.removed.len() as u64);
+    if more > 0 {
+        text.push_str(&format!("  and {more} more\n"));
+    }
+    text
 }
 
 fn table(report: &RestoreReport) -> Table {

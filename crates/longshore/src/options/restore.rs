@@ -66,21 +66,24 @@ pub struct Restore {
 
     /// Restore only this path of the set and everything below it. Repeatable.
     ///
-    /// `longshore list --files` shows the paths. By default everything in the set is restored.
+    /// `longshore list --files` shows the paths. A file's log (-wal, -shm, -journal) comes along. Nothing else in the
+    /// target is replaced: directories above PATH stay. By default everything in the set is restored.
     #[arg(long, value_name = "PATH")]
     pub only: Vec<PathBuf>,
 
     /// Restore OLD of the set as NEW below the target (MOVE). Repeatable.
     ///
-    /// OLD is a path that `longshore list --files` shows. Not for tablespaces: --tablespace-map moves those.
-    /// By default every path keeps its name.
+    /// OLD is a path that `longshore list --files` shows. A file's log (-wal, -shm, -journal) goes with it; directories
+    /// above NEW that stand there stay. Not for tablespaces: --tablespace-map moves those. By default every path keeps its name.
     #[arg(long = "move", value_name = "OLD=NEW", value_parser = values::pair())]
     pub moves: Vec<Pair>,
 
     /// Overwrite existing files in the target.
     ///
-    /// The old files are kept until the new ones are complete, and put back if the restore fails. First stop the
-    /// programs that use them: a SQLite database that a program uses is refused (3101).
+    /// A directory is replaced as a whole: what the set does not have of it vanishes, which --dry-run shows. The old files
+    /// are kept until the new ones are complete, and put back if the restore fails; if it is killed, by the next restore
+    /// there. First stop the programs that use them: a SQLite database that a program uses is refused (3101), and so is a
+    /// link to one. What is mounted below is never replaced.
     #[arg(long)]
     pub replace: bool,
 

@@ -30,6 +30,7 @@ mod output;
 mod owners;
 mod parity;
 mod past;
+mod places;
 mod promises;
 mod reader;
 mod readme;

@@ -95,11 +95,19 @@ fn landing(refused: &LandingError, error: &Error) -> Vec<Message> {
             vec![message::FILE_EXISTS.with(&[&path, &path])]
         }
         LandingError::TargetBusy { .. } => vec![message::EXCLUSIVE_ACCESS.plain()],
-        LandingError::TargetKept { path, .. } => {
+        LandingError::KilledRestore { path, .. } => {
+            let path = path.display();
+            with_own(message::FILE_EXISTS.with(&[&path, &path]), error)
+        }
+        LandingError::TargetKept { path, .. }
+        | LandingError::Mounted { path }
+        | LandingError::ForeignLog { path, .. } => {
             let path = path.display();
             with_own(message::CANNOT_RESTORE_TO.with(&[&path, &path]), error)
         }
-        LandingError::DatabaseInUse { .. } | LandingError::DatabaseUseUnknown { .. } => {
+        LandingError::DatabaseInUse { .. }
+        | LandingError::DatabaseLinked { .. }
+        | LandingError::DatabaseUseUnknown { .. } => {
             with_own(message::EXCLUSIVE_ACCESS.plain(), error)
         }
         LandingError::TargetFull { path, free, needed } => {

@@ -35,6 +35,7 @@ use super::outline::{self, CONTROL, NameKind, Names};
 use crate::cluster_error::ClusterError;
 use crate::error::{Error, at};
 use crate::locked_target::{LOCK, LockedTarget, STAGING};
+use crate::mounts::mounts_below;
 use crate::path_list::PathList;
 use crate::place::{
     DELTA, DELTA_CONTROL, DeltaResult, EACH_MAX, FilePiece, LOST_AND_FOUND, LateAttributes,
@@ -93,6 +94,29 @@ pub fn refuse_foreign_space(
         .into());
     }
     Ok(())
+}
+
+/// Refuses a directory in which a delta would remove, or replace, a name on or above which something is mounted. `prefix` is
+/// the directory's path in the set, empty for the data directory.
+pub fn refuse_mounts(
+    machine: &Machine,
+    path: &Path,
+    names: &Names,
+    prefix: &Path,
+) -> Result<(), Error> {
+    let stays = |mount: &PathBuf| {
+        let top = mount.iter().next().map_or(mount.as_path(), Path::new);
+        let is_others = names.kind(&prefix.join(top)).is_none() && !prefix.as_os_str().is_empty();
+        let is_dir = names.kind(&prefix.join(mount)) == Some(NameKind::Dir);
+        is_others || is_dir || mount == Path::new(LOST_AND_FOUND)
+    };
+    let mounts = mounts_below(&*machine.storage, path);
+    match mounts.into_iter().find(|mount| !stays(mount)) {
+        Some(mount) => Err(Error::Mounted {
+            path: path.join(mount),
+        }),
+        None => Ok(()),
+    }
 }
 
 impl InPlace {
@@ -572,7 +596,7 @@ impl RootSwitch for InPlace {
 
     fn delta(&self) -> Option<DeltaResult> {
         Some(DeltaResult {
-            rewritten_bytes: self.rewritten.load(Ordering::Relaxed),
+            rewritten_bytes: Some(self.rewritten.load(Ordering::Relaxed)),
             removed: self.removed.lock().clone(),
         })
     }

@@ -55,7 +55,7 @@ pub use configuration::{RestoredConfiguration, restored_configuration};
 pub use existing::prove;
 pub use held_cluster::{HeldCluster, HeldLock};
 use in_place::InPlace;
-pub use in_place::refuse_foreign_space;
+pub use in_place::{refuse_foreign_space, refuse_mounts};
 pub use made::{taken_tablespaces, told as told_of_taken, told_of_unlogged_hints};
 pub use names::is_made;
 use names::{AUTO_CONF, AUTO_CONF_MAX, GLOBAL, MANIFEST, SIGNALS, WAL_DIR, file_like};
@@ -491,8 +491,10 @@ fn in_place(
     for (oid, place) in places {
         let link = dir.read_link(&outline::link(*oid)).ok();
         let space = InPlace::open_space(machine, *oid, place, link.as_deref(), header)?;
+        refuse_mounts(machine, place, &outline.names, &outline::link(*oid))?;
         opened.push((*oid, space));
     }
+    refuse_mounts(machine, path, &outline.names, Path::new(""))?;
     data.disable(header.log.system)?;
     let mut spaces = BTreeMap::<u32, Box<dyn Root>>::new();
     for (oid, space) in opened {

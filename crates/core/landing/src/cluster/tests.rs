@@ -442,7 +442,7 @@ fn a_delta_tells_what_it_wrote(of: Of, lie: Lie) {
         (true, None) => {}
         (false, Some(delta)) => {
             let grain = 1..=all.len() as u64 / 2;
-            let wrote = delta.rewritten_bytes;
+            let wrote = delta.rewritten_bytes.unwrap();
             assert!(grain.contains(&wrote), "{of:?}: {wrote}");
             assert_eq!(delta.removed.count, 0, "{of:?}");
         }

@@ -71,8 +71,8 @@ pub trait Destination: Send + Sync {
     /// Records of what could not be restored; complete after [`Destination::finish`] has returned.
     fn lost(&self) -> Vec<Arc<LostAttributes>>;
 
-    /// Called when everything was put: completes it, makes it durable and gives it its names. Returns how many bytes
-    /// were written because they differed from existing ones; `None` if everything was written.
+    /// Called when everything was put: completes it, makes it durable and gives it its names. Returns what was changed and
+    /// removed of what stood there; `None` if nothing could be.
     fn finish(self: Box<Self>) -> Result<Option<DeltaResult>, Error>;
 }
 
@@ -155,11 +155,11 @@ pub trait Root: RootContent + RootFiles + RootSwitch + Send + Sync {}
 
 impl<T: RootContent + RootFiles + RootSwitch + Send + Sync> Root for T {}
 
-/// The changes that a restore into an existing directory made in it.
+/// The changes that a restore made among existing files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeltaResult {
-    /// Bytes that were written because they differed.
-    pub rewritten_bytes: u64,
+    /// Bytes that a delta wrote because they differed; `None`: everything was written.
+    pub rewritten_bytes: Option<u64>,
     /// Names that were removed because the set does not have them, each with everything below it.
     pub removed: PathList,
 }
@@ -167,7 +167,9 @@ pub struct DeltaResult {
 impl DeltaResult {
     /// Adds what was changed in another directory of the same restore.
     pub fn add(&mut self, other: DeltaResult) {
-        self.rewritten_bytes += other.rewritten_bytes;
+        let more = other.rewritten_bytes.unwrap_or(0);
+        self.rewritten_bytes = self.rewritten_bytes.or(other.rewritten_bytes.map(|_| 0));
+        self.rewritten_bytes = self.rewritten_bytes.map(|bytes| bytes + more);
         self.removed.append(other.removed);
     }
 }

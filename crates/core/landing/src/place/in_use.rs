@@ -15,14 +15,17 @@
 //!
 //! Leaves to others: replacing the file, and `--replace-in-use` (`place/mod.rs`).
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_io::{Clock, Dir, File, FileKind, InUse, OpenHow, Via};
+use longshore_io::{Clock, Dir, File, FileKind, InUse, OpenHow, Storage, Via};
+
+use crate::sides::base_of;
+use crate::tree::is_absent;
 
 /// SQLite file format, section 1.3.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
@@ -174,7 +177,7 @@ fn open(dir: &dyn Dir, name: &Path) -> Result<(Arc<dyn File>, bool), Refusal> {
 fn is_file(dir: &dyn Dir, name: &Path) -> Result<bool, Refusal> {
     match dir.stat(name) {
         Ok(stat) => Ok(stat.kind == FileKind::File),
-        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
+        Err(e) if is_absent(&e) => Ok(false),
         Err(e) => Err(Refusal::Io(name.into(), e)),
     }
 }
@@ -208,18 +211,45 @@ pub(super) fn below(dir: &dyn Dir, top: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The database to which a log or journal belongs.
-pub(super) fn base_of(name: &OsStr) -> Option<&OsStr> {
-    use std::os::unix::ffi::OsStrExt;
-    ["-wal", "-shm", "-journal"].iter().find_map(|suffix| {
-        let base = name.as_bytes().strip_suffix(suffix.as_bytes())?;
-        (!base.is_empty()).then(|| OsStr::from_bytes(base))
-    })
+/// The database that the symbolic link at `path` leads to, found without a lock.
+pub fn linked_database(storage: &dyn Storage, path: &Path) -> Option<PathBuf> {
+    let real = storage.canonical(path).ok()?;
+    let dir = storage.dir(real.parent()?).ok()?;
+    let name = Path::new(real.file_name()?);
+    let file = dir.open(name, OpenHow::Read).ok()?;
+    let mut magic = [0; MAGIC.len()];
+    let is_database = file.read_exact_at(&mut magic, 0, Via::Cache).is_ok() && magic == *MAGIC;
+    let has_log = |suffix: &&str| is_file(&*dir, &beside(name, suffix)).unwrap_or(false);
+    (is_database || ["-wal", "-journal"].iter().any(has_log)).then_some(real)
+}
+
+/// The database that the symbolic link at `path` leads to, and its use by a program; `None`: it leads to something else.
+pub(super) fn behind(
+    storage: &dyn Storage,
+    path: &Path,
+    clock: &dyn Clock,
+) -> Result<Option<(PathBuf, Option<&'static str>)>, Refusal> {
+    let Ok(real) = storage.canonical(path) else {
+        return Ok(None);
+    };
+    let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
+        return Ok(None);
+    };
+    let Ok(dir) = storage.dir(parent) else {
+        return Ok(None);
+    };
+    match lock(&*dir, Path::new(name), clock) {
+        Ok(None) => Ok(None),
+        Ok(Some(_)) | Err(Refusal::Unknown) => Ok(Some((real, None))),
+        Err(Refusal::InUse(how)) => Ok(Some((real, Some(how)))),
+        Err(Refusal::Io(_, e)) if e.kind() == ErrorKind::PermissionDenied => Ok(None),
+        Err(Refusal::Io(name, e)) => Err(Refusal::Io(parent.join(name), e)),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use longshore_io::{HostClock, SimDisk, Storage};
+    use longshore_io::{HostClock, SimDisk};
 
     use super::*;
 

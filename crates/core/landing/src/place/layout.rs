@@ -10,5 +10,7 @@ pub const LOST_AND_FOUND: &str = "lost+found";
 pub const DISPLACED: &str = "displaced";
 /// The name of `old` when nothing in it can go back.
 pub const GONE: &str = "gone";
-/// Exists from when the first side file of a restored database gets its name until the database has its own.
-pub const ARRIVING: &str = "arriving";
+/// The journal of a switch of single names, from before the first one changes until the restore is complete.
+pub const MOVING: &str = "moving";
+/// The journal while it is written.
+pub const MOVING_NEW: &str = "moving.new";

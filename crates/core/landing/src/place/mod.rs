@@ -7,35 +7,41 @@
 //! Invariants
 //! - Nothing outside the target directory is touched: every name goes through [`Dir`], which follows no symbolic link
 //!   and allows no `..`.
-//! - A database's side files (`-wal`, `-shm`, `-journal`) never survive next to a restored database: SQLite would
-//!   apply them to it. A database among plain files is recognised by its first bytes. Side files restored with it get
-//!   their names after the old database is gone and before the new one has its name.
+//! - What has the name of a file's log (`-wal`, `-shm`, `-journal`) never survives next to a restored file: SQLite would
+//!   apply it. An encrypted database cannot be told from other files, so all files count. Logs restored with it get their
+//!   names after the old file is gone and before the new one has its name.
+//! - Only what was asked for makes way: of a part of the set, the directories above it stay (`swap.rs`).
 //! - A SQLite database in use is not replaced unless that was requested; no program can use it from when the restore
 //!   reaches its name until the new one has it ([`in_use`]).
 //! - If a directory is replaced as a whole, the name without which nothing in it starts is removed first and comes
 //!   back last, each with a sync in between: at no moment can a mixture of old and new be started.
 //!
-//! Leaves to others: moving names and moving them back (`names.rs`), and what a restore writes (`destination.rs`).
+//! Leaves to others: moving names and moving them back (`names.rs`, `swap.rs`), and what a restore writes (`destination.rs`).
 
 mod attributes;
 mod blocks;
 mod destination;
 mod durable;
 mod in_use;
+mod journal;
 mod layout;
 mod names;
 mod partial_file;
+mod swap;
 #[cfg(test)]
 pub mod tests;
 mod watch;
 
-use std::collections::{HashMap, HashSet};
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use longshore_io::{ACL_DEFAULT, Attributes, Clock, Dir, File, FileKind, Machine, OpenHow};
+use longshore_io::{
+    ACL_DEFAULT, Attributes, Clock, Dir, File, FileKind, Machine, OpenHow, Storage,
+};
 use longshore_media::{Entry, EntryKind, Extent};
 use parking_lot::Mutex;
 
@@ -45,19 +51,24 @@ pub use self::destination::{
     RootFiles, RootSwitch, Scope,
 };
 pub use self::durable::{SyncMethod, make_durable};
+pub use self::in_use::linked_database;
 use self::in_use::{Quiet, Refusal};
 pub use self::layout::{DELTA, DELTA_CONTROL, LOST_AND_FOUND};
-use self::layout::{DISPLACED, GONE};
-pub use self::names::{side_files, standing};
+use self::layout::{DISPLACED, GONE, MOVING_NEW};
+pub use self::names::standing;
 use self::partial_file::{OPEN_MAX, PartialFile};
+pub use self::swap::{check_above, refuse_foreign_log};
 pub use self::watch::{EACH_MAX, OpenFiles};
 use crate::error::Error;
 use crate::files::files_of;
 use crate::locked_target::{LockedTarget, STAGING};
-use crate::moves::{check_moves, moved};
+use crate::mounts::{mounts_below, refuse_mounted};
+use crate::moves::{check_moves, moved, place_of};
+use crate::path_list::PathList;
 use crate::protected::ProtectedFiles;
 use crate::running::refuse_running;
-use crate::tree::remove_tree;
+use crate::sides::base_of;
+use crate::tree::{is_absent, remove_tree};
 
 /// Known directories and free names that are remembered; further ones are looked up again.
 const KNOWN_MAX: usize = 50_000;
@@ -76,8 +87,11 @@ struct Later {
 
 /// A restore in progress. Dropping it removes the staging directory, and everything that `finish` did not complete.
 pub struct Target {
+    storage: Arc<dyn Storage>,
     dir: Arc<dyn Dir>,
     path: PathBuf,
+    /// What is mounted below the target, relative to it.
+    mounts: Vec<PathBuf>,
     /// Excludes other restores.
     ground: LockedTarget,
     clock: Arc<dyn Clock>,
@@ -88,9 +102,20 @@ pub struct Target {
     /// user. Only one thread tries at a time: to the others its handle would look like another program's.
     quiet: Mutex<HashMap<PathBuf, Result<Quiet, &'static str>>>,
     scope: Scope,
+    /// The part of the set that is restored; empty: all of it.
+    only: Vec<PathBuf>,
     moves: Vec<(PathBuf, PathBuf)>,
     known_dirs: Mutex<HashSet<PathBuf>>,
-    tops: Mutex<HashSet<OsString>>,
+    /// Places that were found free, or are replaced.
+    places: Mutex<HashSet<PathBuf>>,
+    /// Topmost names below which places with several components may be.
+    merged: HashSet<OsString>,
+    /// Those of them that are places themselves.
+    wholes: Mutex<HashSet<OsString>>,
+    /// Places with several components.
+    nested: Mutex<BTreeSet<PathBuf>>,
+    /// What vanished with directories that were replaced.
+    removed: Mutex<PathList>,
     growing: Mutex<HashMap<PathBuf, PartialFile>>,
     /// Space reserved and not yet written, and its limit.
     reserved: AtomicU64,
@@ -135,19 +160,35 @@ impl Target {
         if let (Scope::Names { .. }, true) = (scope, replacing != ReplacePolicy::No) {
             refuse_running(&*dir, path)?;
         }
+        let mounts = mounts_below(&*machine.storage, path);
+        if let (Scope::Directory { .. }, true) = (scope, replacing != ReplacePolicy::No)
+            && let Some(mount) = mounts
+                .iter()
+                .find(|mount| *mount != Path::new(LOST_AND_FOUND))
+        {
+            let path = path.join(mount);
+            return Err(Error::Mounted { path });
+        }
         let free = dir.free_bytes().unwrap_or(0);
-        let target = Target {
+        let mut target = Target {
+            storage: machine.storage.clone(),
             dir,
             path: path.into(),
+            mounts,
             ground,
             clock: machine.clock.clone(),
             replacing,
             kept: None,
             quiet: Mutex::default(),
             scope,
+            only: Vec::new(),
             moves: moves.to_vec(),
             known_dirs: Mutex::default(),
-            tops: Mutex::default(),
+            places: Mutex::default(),
+            merged: HashSet::new(),
+            wholes: Mutex::default(),
+            nested: Mutex::default(),
+            removed: Mutex::default(),
             growing: Mutex::default(),
             reserved: AtomicU64::new(0),
             // Files that fit without reservations must fit with them.
@@ -161,13 +202,18 @@ impl Target {
             open_max: files_of(OPEN_MAX),
             watch: OpenFiles::new(),
         };
-        target.put_back_displaced()?;
+        target.merged = target.merged_tops();
+        if let Err(refused) = target.put_back_displaced(true) {
+            // What another restore left stays as it is until somebody decides.
+            target.fate = Fate::Stuck;
+            return Err(refused);
+        }
         if let (Scope::Directory { .. }, ReplacePolicy::No) = (scope, replacing)
             && !target.standing()?.is_empty()
         {
             return Err(Error::TargetExists { path: path.into() });
         }
-        for own in [DISPLACED, GONE] {
+        for own in [DISPLACED, GONE, MOVING_NEW] {
             let name = Path::new(STAGING).join(own);
             remove_tree(&*target.dir, &name).map_err(target.at("remove", &name))?;
         }
@@ -195,6 +241,25 @@ impl Target {
         self
     }
 
+    /// The same target, which gets only these paths of the set, and what belongs to them.
+    pub fn choosing(mut self, only: &[PathBuf]) -> Target {
+        self.only = only.to_vec();
+        self.merged = self.merged_tops();
+        self
+    }
+
+    /// Topmost names of places that may have several components.
+    fn merged_tops(&self) -> HashSet<OsString> {
+        let moved_to = self.moves.iter().map(|(_, to)| to.clone());
+        let chosen = self.only.iter().map(|only| moved(&self.moves, only));
+        let nested = moved_to
+            .chain(chosen)
+            .filter(|place| place.iter().count() > 1);
+        nested
+            .filter_map(|place| place.iter().next().map(OsString::from))
+            .collect()
+    }
+
     fn at(&self, action: &'static str, name: &Path) -> impl Fn(std::io::Error) -> Error + use<> {
         let path = self.path.join(name);
         move |source| Error::Target {
@@ -210,59 +275,86 @@ impl Target {
 
     /// The staged path of an entry; refuses names that exist in the target.
     fn staged(&self, path: &Path) -> Result<PathBuf, Error> {
-        let path = moved(&self.moves, path);
-        if let Some(top) = path.components().next() {
-            let top = top.as_os_str();
-            if !self.tops.lock().contains(top) {
-                self.check_free(top)?;
-                let mut tops = self.tops.lock();
-                if tops.len() >= KNOWN_MAX {
-                    tops.clear();
-                }
-                tops.insert(top.to_owned());
+        let name = moved(&self.moves, path);
+        let place = match (&*self.only, &*self.moves) {
+            ([], []) => Cow::Borrowed(path.iter().next().map_or(path, Path::new)),
+            (only, moves) => Cow::Owned(place_of(only, moves, path)),
+        };
+        if !self.places.lock().contains(&*place) {
+            self.check_free(&place)?;
+            self.note_place(&place);
+            let mut places = self.places.lock();
+            if places.len() >= KNOWN_MAX {
+                places.clear();
             }
+            places.insert(place.into_owned());
         }
-        Ok(Path::new(STAGING).join("new").join(path))
+        Ok(Path::new(STAGING).join("new").join(name))
     }
 
-    fn check_free(&self, top: &std::ffi::OsStr) -> Result<(), Error> {
-        if top == STAGING {
+    fn check_free(&self, place: &Path) -> Result<(), Error> {
+        if place.starts_with(STAGING) {
             return Err(Error::TargetTaken {
-                path: self.path.join(top),
+                path: self.path.join(place),
             });
         }
+        if self.switches_names() {
+            self.check_above(place)?;
+        }
         if let Some(kept) = &self.kept {
-            kept.check_name(&*self.dir, &self.path, top)?;
+            kept.check_name(&*self.dir, &self.path, place)?;
         }
         if let (Some(kept), true) = (&self.kept, self.replacing != ReplacePolicy::No) {
-            kept.check_replaced(&*self.dir, &self.path, Path::new(top))?;
+            kept.check_replaced(&*self.dir, &self.path, place)?;
         }
+        self.refuse_mounts(place)?;
         match self.replacing {
             ReplacePolicy::No => {}
-            ReplacePolicy::Unused if matches!(self.scope, Scope::Names { .. }) => {
-                return self.keep_others_out(top);
+            ReplacePolicy::Unused if self.switches_names() => {
+                return self.keep_others_out(place);
             }
             ReplacePolicy::Unused | ReplacePolicy::Anything => return Ok(()),
         }
-        for name in std::iter::once(top.to_owned()).chain(self.side_files(top)) {
-            match self.dir.stat(Path::new(&name)) {
-                Ok(_) => return Err(self.taken(Path::new(&name))),
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-                Err(e) => return Err(self.at("look at", Path::new(&name))(e)),
+        for name in std::iter::once(place.to_path_buf()).chain(self.side_files(place)) {
+            if self.look(&name)?.is_some() {
+                return Err(self.taken(&name));
             }
         }
         Ok(())
     }
 
+    fn refuse_mounts(&self, place: &Path) -> Result<(), Error> {
+        let is_replaced = self.replacing != ReplacePolicy::No;
+        refuse_mounted(&self.mounts, &self.path, place, is_replaced)
+    }
+
+    /// Refuses to replace a symbolic link that leads to a database: its programs would be left with a file that no name
+    /// here leads to. Errors: [`Error::DatabaseInUse`], [`Error::DatabaseLinked`].
+    fn refuse_linked(&self, place: &Path) -> Result<(), Error> {
+        let path = self.path.join(place);
+        match in_use::behind(&*self.storage, &path, &*self.clock) {
+            Ok(None) => Ok(()),
+            Ok(Some((real, None))) => Err(Error::DatabaseLinked { path, real }),
+            Ok(Some((_, Some(how)))) | Err(Refusal::InUse(how)) => {
+                Err(Error::DatabaseInUse { path, how })
+            }
+            Err(Refusal::Unknown) => Err(Error::DatabaseUseUnknown { path }),
+            Err(Refusal::Io(name, e)) => Err(crate::error::at("lock", &name)(e)),
+        }
+    }
+
     /// Locks the databases that are removed when `top` is replaced. Errors: [`Error::DatabaseInUse`].
-    fn keep_others_out(&self, top: &std::ffi::OsStr) -> Result<(), Error> {
-        let top = Path::new(top);
+    fn keep_others_out(&self, top: &Path) -> Result<(), Error> {
         let kind = match self.dir.stat(top) {
             Ok(stat) => stat.kind,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(e) if is_absent(&e) => return Ok(()),
             Err(e) => return Err(self.at("look at", top)(e)),
         };
         let databases = match kind {
+            // Whether a set of files has the same link is known at the end.
+            FileKind::Symlink if self.scope == (Scope::Names { side_files: true }) => {
+                return self.refuse_linked(top);
+            }
             FileKind::Dir => {
                 let below = self.dir.dir(top).map_err(self.at("look at", top))?;
                 refuse_running(&*below, &self.path.join(top))?;
@@ -270,7 +362,7 @@ impl Target {
             }
             // A log alone belongs to its database.
             _ => std::iter::once(top.as_os_str())
-                .chain(in_use::base_of(top.as_os_str()))
+                .chain(base_of(top.as_os_str()))
                 .map(PathBuf::from)
                 .collect(),
         };
@@ -335,9 +427,16 @@ impl Target {
     }
 
     fn give(&self, name: &Path, wanted: &WantedAttributes) -> Result<Option<u32>, Error> {
-        wanted
+        let mode = wanted
             .give(&*self.dir, name, &self.lost)
-            .map_err(self.at("set attributes of", name))
+            .map_err(self.at("set attributes of", name))?;
+        // A cluster belongs to the user who runs its server, whoever ran the original's.
+        if self.switches_names() {
+            wanted
+                .compare(&*self.dir, name, &self.lost)
+                .map_err(self.at("look at", name))?;
+        }
+        Ok(mode)
     }
 
     fn create(&self, name: &Path) -> Result<Arc<dyn File>, Error> {
@@ -520,18 +619,22 @@ impl RootSwitch for Target {
             .sort_by_key(|(name, _)| std::cmp::Reverse(name.as_os_str().len()));
         let new = Path::new(STAGING).join("new");
         let mut closed = HashMap::new();
+        let moved: HashSet<PathBuf> = match self.merged.is_empty() {
+            true => HashSet::new(),
+            false => self.staged_places()?.into_iter().collect(),
+        };
         for (name, wanted) in later.dirs {
             let mode = self.give(&name, &wanted)?;
             // A directory that its owner may not write to cannot be moved to another one.
-            if let (Some(mode), Some(top)) = (mode, name.file_name())
+            if let (Some(mode), Ok(top)) = (mode, name.strip_prefix(&new))
                 && mode & OWNER_WRITES == 0
-                && name.parent() == Some(&new)
+                && (name.parent() == Some(&new) || moved.contains(top))
             {
                 let with_mode = |mode| Attributes {
                     mode: Some(mode),
                     ..wanted.plain
                 };
-                closed.insert(top.to_owned(), with_mode(mode));
+                closed.insert(top.as_os_str().to_owned(), with_mode(mode));
                 self.dir
                     .set_attributes(&name, &with_mode(mode | OWNER_WRITES))
                     .map_err(self.at("set attributes of", &name))?;
@@ -544,6 +647,19 @@ impl RootSwitch for Target {
 
     fn move_in(&mut self, closed: &LateAttributes) -> Result<(), Error> {
         self.ground.check()?;
+        if self.switches_names() {
+            let result = self.switch_names(closed);
+            if result.is_err()
+                && let Err(error) = self.is_switching().and_then(|is| match is {
+                    true => self.put_back_places(false),
+                    false => Ok(()),
+                })
+            {
+                tracing::warn!(target = %self.path.display(), %error, "names of an unfinished restore remain");
+                self.fate = Fate::Stuck;
+            }
+            return result;
+        }
         let new = Path::new(STAGING).join("new");
         let list = self
             .dir
@@ -556,7 +672,6 @@ impl RootSwitch for Target {
             self.displace_all(last)?;
             tops.sort_by_key(|top| top == last);
         }
-        let tops = self.in_order(tops)?;
         let result = tops
             .into_iter()
             .try_for_each(|top| {
@@ -615,7 +730,12 @@ impl Destination for Target {
         self.move_in(&closed)?;
         self.give_up_displaced()?;
         self.stand();
-        Ok(None)
+        let removed = std::mem::take(&mut *self.removed.lock());
+        let replaces = self.switches_names() && self.replacing != ReplacePolicy::No;
+        Ok(replaces.then_some(DeltaResult {
+            rewritten_bytes: None,
+            removed,
+        }))
     }
 }
 
@@ -634,7 +754,7 @@ impl Drop for Target {
             Fate::Standing => self.remove_staging().map_err(|e| e.to_string()),
             Fate::Unfinished => self
                 .take_up_again()
-                .and_then(|()| self.put_back_displaced())
+                .and_then(|()| self.put_back_displaced(false))
                 .map_err(|e| e.to_string())
                 .and_then(|()| self.remove_staging().map_err(|e| e.to_string())),
             // The displaced files are still needed.

@@ -521,6 +521,133 @@ fn a_database_is_never_next_to_another_ones_side_files() {
     }
 }
 
+/// Restores these files of a set and nothing else of it, over what stands there.
+fn replace_chosen(disk: &SimDisk, new: &Files) -> Result<(), Error> {
+    let target = open_names(disk, ReplacePolicy::Unused)?;
+    let only: Vec<PathBuf> = new.keys().cloned().collect();
+    let target = target.choosing(&only);
+    for (name, content) in new {
+        let (content, len) = (content.as_bytes(), content.len() as u32);
+        let file = entry(name.to_str().unwrap(), EntryKind::File, len.into());
+        RootContent::put_data(&target, &file, &[(Extent { offset: 0, len }, content)])?;
+    }
+    Box::new(target).finish().map(drop)
+}
+
+fn open_names(disk: &SimDisk, replacing: ReplacePolicy) -> Result<Target, Error> {
+    let scope = Scope::Names { side_files: false };
+    Target::open(&machine(disk), Path::new("/data"), replacing, scope, &[])
+}
+
+/// Goal: whatever the moment of a power cut, and of another one during the repair, the next restore finds all old names or
+/// all new ones, even if it is refused itself.
+#[test]
+fn names_that_were_replaced_one_by_one_go_back_together() {
+    let old = files(&[
+        ("a", "old"),
+        ("app.db", "old"),
+        ("app.db-wal", "old"),
+        ("d/x", "old"),
+        ("d/y", "old"),
+        ("z", "old"),
+    ]);
+    let new = files(&[
+        ("a", "new"),
+        ("app.db", "new"),
+        ("d/x", "new"),
+        ("made/here", "new"),
+        ("n", "new"),
+    ]);
+    let mut done = old.clone();
+    done.remove(Path::new("app.db-wal"));
+    done.extend(new.clone());
+    let prepared = |seed: u64| {
+        let disk = SimDisk::new(seed);
+        disk.mount("/data").unwrap();
+        for (name, content) in &old {
+            disk.write_file(Path::new("/data").join(name), content.as_bytes())
+                .unwrap();
+        }
+        disk.settle();
+        disk
+    };
+    let repair = |disk: &SimDisk| open_names(disk, ReplacePolicy::No).map(drop);
+    let probe = prepared(1);
+    let before = probe.steps();
+    replace_chosen(&probe, &new).unwrap();
+    assert_eq!(tree(&probe), done);
+    let steps = probe.steps() - before;
+    let mut mixed = 0;
+    for step in 0..=steps {
+        let disk = prepared(step);
+        let at = disk.steps() + step;
+        let told = replace_chosen(&disk.cut_power_at(at), &new).is_ok();
+        for image in disk.images(3) {
+            let what = format!("cut at {step} of {steps}");
+            let found = tree(&image);
+            mixed += usize::from(found != old && found != done);
+            let probe = image.images(1).remove(0);
+            let before = probe.steps();
+            repair(&probe).unwrap_or_else(|e| panic!("{what}: {e}: {found:?}"));
+            let after = tree(&probe);
+            assert!(after == done || after == old && !told, "{what}: {after:?}");
+            assert!(found != done || after == done || !told, "{what}");
+            for step in 0..probe.steps() - before {
+                let disk = image.images(1).remove(0);
+                let _cut = repair(&disk.cut_power_at(disk.steps() + step));
+                for again in disk.images(2) {
+                    repair(&again).unwrap();
+                    assert_eq!(tree(&again), after, "{what}, again at {step}");
+                }
+            }
+        }
+    }
+    assert!(mixed > 0, "{steps} steps");
+}
+
+/// Goal: nothing that somebody did after the kill is taken back.
+#[test]
+fn names_that_were_changed_since_a_power_cut_are_kept_and_the_next_restore_is_refused() {
+    let old = files(&[("d/x", "old"), ("z", "old")]);
+    let mut refusals = 0;
+    let steps = 200;
+    for step in 0..steps {
+        let disk = SimDisk::new(step);
+        disk.mount("/data").unwrap();
+        for (name, content) in &old {
+            disk.write_file(Path::new("/data").join(name), content.as_bytes())
+                .unwrap();
+        }
+        disk.settle();
+        let at = disk.steps() + step;
+        let new = files(&[("d/x", "new"), ("z", "new")]);
+        if replace_files(&disk.cut_power_at(at), false, &new).is_ok() {
+            continue;
+        }
+        let image = disk.images(1).remove(0);
+        let found = tree(&image);
+        let is_mixed = found.get(Path::new("d/x")).is_some_and(|x| x == "new");
+        if !is_mixed
+            || image
+                .stat(Path::new("/data/.longshore-restoring/gone"))
+                .is_ok()
+        {
+            continue;
+        }
+        image.write_file("/data/d/mine", b"mine").unwrap();
+        for replacing in [ReplacePolicy::No, ReplacePolicy::Anything] {
+            let refused = open_names(&image, replacing).err();
+            assert!(
+                matches!(refused, Some(Error::KilledRestore { .. })),
+                "{step}: {refused:?}"
+            );
+        }
+        assert_eq!(image.read_file("/data/d/mine").unwrap(), b"mine");
+        refusals += 1;
+    }
+    assert!(refusals > 0);
+}
+
 /// Goal: an order of names that matters is never left to the file system.
 /// Method: the simulated disk keeps names in order, as journals do, so a power cut does not reveal a missing sync
 /// between two names. The recorded calls do.

@@ -10,6 +10,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use longshore_landing::chosen;
 use longshore_media::{BlockStream, Item, MediaSet, SetSummary};
 use longshore_source::SourceKind;
 
@@ -57,7 +58,7 @@ impl<'a> Reading<'a> {
 
     fn is_wanted(&self, path: &Path) -> bool {
         let is_empty = self.emptied.is_some_and(|emptied| emptied.empties(path));
-        !is_empty && (self.only.is_empty() || self.only.iter().any(|only| path.starts_with(only)))
+        !is_empty && chosen(self.only, path)
     }
 
     pub fn merge(&self) -> Option<&Merge> {

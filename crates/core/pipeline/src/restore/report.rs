@@ -261,7 +261,7 @@ pub fn of(
         plain_bytes,
         stored_bytes: counters.stored_bytes.load(Ordering::Relaxed),
         totals: moved.finished.totals,
-        rewritten_bytes: delta.as_ref().map(|delta| delta.rewritten_bytes),
+        rewritten_bytes: delta.as_ref().and_then(|delta| delta.rewritten_bytes),
         removed_names: delta.as_ref().map(|delta| delta.removed.count),
         removed: delta.map_or_else(Vec::new, removed),
         attributes_lost: moved.finished.attributes_lost,

@@ -9,15 +9,14 @@
 //!
 //! Leaves to others: writing (`landing`), and recovery's settings (`longshore-pg`).
 
-use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use longshore_landing::{
-    Cluster, ClusterError, Destination, Error as LandingError, KnownFiles, Outline, ProtectedFiles,
-    ReplacePolicy, Scope, Survey, Target, check_moves, moved, side_files,
+    Cluster, ClusterError, Destination, Error as LandingError, KnownFiles, Outline, PathList,
+    ProtectedFiles, ReplacePolicy, Scope, StandingNames, Survey, SurveyedNames, Target,
+    check_moves, chosen, moved, place_of,
 };
-use longshore_media::{BackupType, DeviceSpec, Item, MediaSet, SetHeader, SetTrailer};
+use longshore_media::{BackupType, DeviceSpec, Entry, Item, MediaSet, SetHeader, SetTrailer};
 use longshore_source::SourceKind;
 
 use super::databases::EmptiedDatabases;
@@ -68,19 +67,15 @@ impl DestinationNeeds<'_> {
             let survey = Survey::of_cluster(&machine, place, self.options, self.header, &outline)?;
             return Ok(survey);
         }
-        let tops = self.tops()?;
-        if let Ok(dir) = context.storage.dir(&request.target) {
-            for top in &tops {
-                kept.check_name(&*dir, &request.target, top)?;
-                if request.replace {
-                    kept.check_replaced(&*dir, &request.target, Path::new(top))?;
-                }
-            }
-        }
         check_moves(&request.moves)?;
         self.check_asked()?;
         moved_names::check(self.media, self.header.position, request)?;
-        let survey = Survey::of_names(&machine, &request.target, request.replace, &tops)?;
+        let names = self.names()?;
+        let place = (request.target.as_path(), request.replace);
+        let (mut survey, standing) = Survey::of_names(&machine, place, &names, &kept)?;
+        if let Some(standing) = standing {
+            survey.removed.append(self.vanishing(standing)?);
+        }
         // The directory may not exist yet.
         let mut parents = request.target.ancestors();
         let dir = parents.find_map(|known| context.storage.dir(known).ok());
@@ -124,8 +119,7 @@ impl DestinationNeeds<'_> {
         let mut moves: Vec<&(PathBuf, PathBuf)> = request.moves.iter().collect();
         self.media.items(self.header.position, |item| {
             if let Item::Entry(entry) = item {
-                let is_wanted = request.only.is_empty()
-                    || request.only.iter().any(|only| entry.path.starts_with(only));
+                let is_wanted = chosen(&request.only, &entry.path);
                 only.retain(|only| !entry.path.starts_with(only));
                 moves.retain(|(from, _)| !is_wanted || !entry.path.starts_with(from));
             }
@@ -145,26 +139,34 @@ impl DestinationNeeds<'_> {
         }
     }
 
-    /// The names directly in the target that plain names of the set would take, and those of databases' side files.
-    fn tops(&self) -> Result<BTreeSet<OsString>, Error> {
+    /// Calls `each` for every entry that is restored as a plain name, with its name in the target.
+    fn each_name(&self, mut each: impl FnMut(&Entry, &Path)) -> Result<(), Error> {
         let request = self.request;
-        let mut tops = BTreeSet::new();
-        let wanted = |path: &Path| {
-            request.only.is_empty() || request.only.iter().any(|only| path.starts_with(only))
-        };
         self.media.items(self.header.position, |item| {
             if let Item::Entry(entry) = item
-                && wanted(&entry.path)
-                && let Some(top) = moved(&request.moves, &entry.path).components().next()
+                && chosen(&request.only, &entry.path)
             {
-                tops.insert(top.as_os_str().to_owned());
+                each(&entry, &moved(&request.moves, &entry.path));
             }
         })?;
-        if self.kind == SourceKind::Sqlite {
-            let sides: Vec<_> = tops.iter().flat_map(|top| side_files(top)).collect();
-            tops.extend(sides);
-        }
-        Ok(tops)
+        Ok(())
+    }
+
+    /// The places that plain names of the set would take in the target.
+    fn names(&self) -> Result<SurveyedNames, Error> {
+        let request = self.request;
+        let mut names = SurveyedNames::default();
+        self.each_name(|entry, name| {
+            let place = place_of(&request.only, &request.moves, &entry.path);
+            names.add(place, name, &entry.kind);
+        })?;
+        Ok(names)
+    }
+
+    /// The names that would go with the directories that are replaced.
+    fn vanishing(&self, mut standing: StandingNames) -> Result<PathList, Error> {
+        self.each_name(|_, name| standing.meet(name))?;
+        Ok(standing.vanishing()?)
     }
 
     /// Holes are not counted on either side, so this refuses only sets that cannot fit.
@@ -221,7 +223,7 @@ impl DestinationNeeds<'_> {
         }
         let machine = context.machine();
         let target = Target::open(&machine, &request.target, replacing, scope, &request.moves)?;
-        let target = target.keeping(kept);
+        let target = target.choosing(&request.only).keeping(kept);
         self.check_room(target.free_bytes())?;
         Ok(Box::new(target))
     }

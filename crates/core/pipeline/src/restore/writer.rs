@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use longshore_io::crc32c_zeros;
-use longshore_landing::{DeltaResult, Destination, Error as LandingError, FilePiece};
+use longshore_landing::{DeltaResult, Destination, Error as LandingError, FilePiece, chosen};
 use longshore_media::{Entry, EntryKind, Error as MediaError, Extent, Item, Mark, MediaSet};
 use parking_lot::Mutex;
 
@@ -105,17 +105,12 @@ impl<'a> Writer<'a> {
 
     /// Whether a path was requested.
     fn is_wanted(&self, path: &Path) -> bool {
-        if self.only.is_empty() {
-            return true;
-        }
-        let mut wanted = false;
-        for (i, only) in self.only.iter().enumerate() {
+        for (only, found) in self.only.iter().zip(&self.found) {
             if path.starts_with(only) {
-                self.found[i].store(true, Ordering::Relaxed);
-                wanted = true;
+                found.store(true, Ordering::Relaxed);
             }
         }
-        wanted
+        chosen(self.only, path)
     }
 
     fn put(&self, set: usize, entry: &Entry, parts: &[(Extent, &[u8])]) -> Result<(), Error> {

@@ -137,9 +137,14 @@ fn is_scratch(name: &Path) -> bool {
     digits.is_some_and(|d| d.len() == 8 && d.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// Removes the lock last: the remains of an interrupted removal are still known as abandoned.
+/// Removes the lock last: the remains of an interrupted removal are still known as abandoned. What is mounted in it is not
+/// emptied.
 fn remove_tree(dir: &dyn Dir, name: &Path) -> std::io::Result<()> {
     let below = dir.dir(name)?;
+    if below.mount_id(Path::new(""))? != dir.mount_id(Path::new(""))? {
+        let what = format!("a file system is mounted on {}", name.display());
+        return Err(std::io::Error::new(std::io::ErrorKind::ResourceBusy, what));
+    }
     for entry in below.list()? {
         let entry = PathBuf::from(entry?);
         match below.stat(&entry)?.kind {
