@@ -105,7 +105,7 @@ fn a_request_waits_for_the_lock_and_a_circle_has_a_victim() {
     assert_eq!(value(&mut a, &get("w", "Exclusive", "Session", 0)), "0");
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| value(&mut b, &get("w", "Exclusive", "Session", 600_000)));
-        // Seen from here, the request waits once nobody overtakes it any more.
+        // Seen from here, the request waits once nobody can overtake it.
         let shared = "SELECT APPLOCK_TEST('public', 'w', 'IntentShared', 'Session')";
         assert_eq!(
             value(&mut a, shared),
@@ -127,22 +127,22 @@ fn a_request_waits_for_the_lock_and_a_circle_has_a_victim() {
                 value(&mut b, &get("x", "Exclusive", "Session", 600_000)),
             )
         });
-        // The other one holds y and waits for x by the time that this request can end at all.
         run(&mut a, "BEGIN TRAN");
         let status = loop {
             match value(&mut a, &get("y", "Exclusive", "Session", 40)).as_str() {
                 "0" => {
-                    // It was not there yet.
+                    // The other one has not come so far yet.
                     value(&mut a, &release("y", "Session"));
                 }
-                "-1" => {}
+                "-1" if !waits.is_finished() => {}
                 other => break other.to_owned(),
             }
         };
-        assert_eq!(status, "-3");
         assert_eq!(value(&mut a, "SELECT @@TRANCOUNT"), "1");
         assert_eq!(value(&mut a, &release("x", "Session")), "0");
-        assert_eq!(waits.join().unwrap().1, "1");
+        let both = [status, waits.join().unwrap().1];
+        let told = [["-3", "1"], ["-1", "-3"]];
+        assert!(told.iter().any(|t| both == *t), "{both:?}");
     });
 }
 

@@ -122,7 +122,7 @@ fn connect(storage: &dyn Storage, options: &Options) -> Result<Connection, Error
     connection
         .query_within(&settings, PATIENCE)
         .map_err(prepared)?;
-    // A check that nobody waits for any more ends; some systems cannot see that.
+    // A check that nobody waits for ends; some systems cannot see that.
     let watch = connection.query_within("set client_connection_check_interval = 1000", PATIENCE);
     match watch {
         Err(e) if e.sqlstate().is_none() => Err(prepared(e)),
