@@ -656,7 +656,10 @@ mod tests {
         put("1-0.json", dead);
         put("2-0.json", ours);
         std::fs::write(place.join("3-0.json"), b"{").unwrap();
-        assert_eq!(running(&machine, Some(&catalog)), [run.clone()]);
+        assert_eq!(
+            running(&machine, Some(&catalog)),
+            std::slice::from_ref(&run)
+        );
         assert!(!place.join("1-0.json").exists() && place.join("3-0.json").exists());
     }
 
