@@ -24,6 +24,7 @@ rest() { sql "select count(*) from pg_class where relname = 'lost_table'"; }
 install -d -o postgres /mnt/disk1 /mnt/disk2 /srv/space /srv/pg /srv/tree /srv/tree/etc
 install -d -o postgres -m 700 /srv/space/fast
 echo 'a = 1' > /srv/tree/etc/lost.conf
+chown postgres /srv/tree/etc/lost.conf
 pg_createcluster 15 main -- --data-checksums > /dev/null
 p 'mkdir -p ~/.config/longshore'
 p 'cat > ~/.config/longshore/longshore.toml' <<'END'
