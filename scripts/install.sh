@@ -79,7 +79,7 @@ pages() {
 documents() {
     local file
     for file in README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE docs/*.md \
-        docs/promises.proofs docs/decisions/*.md docs/pictures/*.svg docs/results/*.md contrib/systemd/README.md \
+        docs/promises.proofs docs/decisions/*.md docs/pictures/*.svg docs/results/*.md docs/results/figures/*.md contrib/systemd/README.md \
         contrib/longshore.toml contrib/Containerfile contrib/monitoring/* tests/*/README.md \
         tests/golden/encryption.json tests/golden/key-object.json; do
         put 644 "$file" "$docs/$file"

@@ -26,7 +26,7 @@ fn example() -> Value {
             "restorable": true, "begun_us": at(days) - 1_000_000, "finish_us": at(days), "plain_bytes": 3_000_000_000_u64,
             "stored_bytes": 1_000_000_000, "bytes": 1_000_000_000, "ratio": 3.0, "algorithm": "ZSTD", "needed": [],
             "used_by": [], "log": null, "branch_numbers": [1], "name": null, "description": null,
-            "signature": null, "signer": null, "retention": "stays: full backup number 1",
+            "root": null, "signature": null, "signer": null, "retention": "stays: full backup number 1",
         })
     };
     let window = |from: i64, to: i64, goes_on: bool| {

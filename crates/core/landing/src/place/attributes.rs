@@ -5,7 +5,8 @@
 //!   there is a list, a mode's group bits are the list's mask: without the list they would widen the rights of the
 //!   owning group. And a user whom the list names may have had fewer rights than all others.
 //! - An extended attribute that is refused is recorded and counted, and does not fail the restore. A label of SELinux
-//!   does not count: it belongs to the machine. So it is with an owner, a group and set-id bits of a plain name.
+//!   does not count: it belongs to the machine. So it is with an owner, a group and set-id bits of a plain name, if root restored: whoever
+//!   else restores expects to own the files.
 //!
 //! Leaves to others: the system calls and their order for mode and owner (`longshore-io`), and when a directory gets
 //! its attributes (`place/mod.rs`).
@@ -28,6 +29,8 @@ struct PresentAttributes {
     others: Losses,
     owners: Losses,
     bits: Losses,
+    /// Names that belong to the user who restored.
+    owned: Losses,
 }
 
 /// How many were lost, and the first of them.
@@ -63,14 +66,23 @@ impl LostAttributes {
         let others = found
             .others
             .warning("extended attributes could not be restored");
-        let owners = found.owners.warning(
-            "names could not be given their owner and group, and belong to the user who restored; root could give them",
-        );
+        let owners = found
+            .owners
+            .warning("names could not be given their owner and group");
         let bits = found
             .bits
             .warning("set-user-ID or set-group-ID bits could not be restored");
         let all = [lists, others, owners, bits];
         all.into_iter().flatten().collect()
+    }
+
+    /// Remarks for the operator: only root can give files away, and another user expects to own them.
+    pub fn notes(&self) -> Vec<String> {
+        let found = self.0.lock();
+        let owned = found
+            .owned
+            .warning("names belong to the user who restored, since only root could give them their owner, group and set-id bits");
+        owned.into_iter().collect()
     }
 
     /// How many losses affect a file's users or their rights; labels do not count, because they belong to the machine.
@@ -88,10 +100,16 @@ impl LostAttributes {
         }
     }
 
-    fn note_owner(&self, path: &Path, (uid, gid): (u32, u32)) {
+    /// Notes an owner that could not be given to a file that belongs to `by` now.
+    fn note_owner(&self, path: &Path, (uid, gid): (u32, u32), by: u32) {
         let mut found = self.0.lock();
-        found.count += 1;
-        found.owners.add(path, || format!("{uid}:{gid}"));
+        let what = || format!("{uid}:{gid}");
+        if by == ROOT {
+            found.count += 1;
+            found.owners.add(path, what);
+        } else {
+            found.owned.add(path, what);
+        }
     }
 
     fn note_bits(&self, path: &Path, mode: u32) {
@@ -100,6 +118,9 @@ impl LostAttributes {
         found.bits.add(path, || format!("mode {mode:04o}"));
     }
 }
+
+/// The user who may give files away: a namespace or a file system has refused it.
+const ROOT: u32 = 0;
 
 /// The bits of a mode with which a program gets the rights of its file's owner or group.
 const SET_ID: u32 = 0o6000;
@@ -160,10 +181,14 @@ impl WantedAttributes {
         };
         let found = dir.stat(name)?;
         if (found.uid, found.gid) != owner {
-            lost.note_owner(&self.path, owner);
+            lost.note_owner(&self.path, owner, found.uid);
         }
+        // Such a bit for another owner than its own would be a gift to everybody.
+        let is_own = found.uid == ROOT || (found.uid, found.gid) == owner;
         match self.plain.mode {
-            Some(mode) if mode & !found.mode & SET_ID != 0 => lost.note_bits(&self.path, mode),
+            Some(mode) if is_own && mode & !found.mode & SET_ID != 0 => {
+                lost.note_bits(&self.path, mode);
+            }
             _ => {}
         }
         Ok(())

@@ -218,7 +218,7 @@ pub fn of(
 ) -> RestoreReport {
     let counters = &prepared.counters;
     let mut warnings = std::mem::take(&mut moved.finished.warnings);
-    let mut notes = Vec::new();
+    let mut notes = std::mem::take(&mut moved.finished.notes);
     let blocks = counters.blocks.load(Ordering::Relaxed);
     let plain_bytes = moved.unloaded.sets.iter().map(|set| set.plain_bytes).sum();
     let used = &moved.unloaded.used;

@@ -35,6 +35,7 @@ pub struct RestoreResult {
     /// Extended attributes that could not be restored.
     pub attributes_lost: u64,
     pub warnings: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 /// Writes the wanted parts of each block.
@@ -234,6 +235,7 @@ impl<'a> Writer<'a> {
             delta,
             attributes_lost: lost.iter().map(|lost| lost.count()).sum(),
             warnings: lost.iter().flat_map(|lost| lost.warnings()).collect(),
+            notes: lost.iter().flat_map(|lost| lost.notes()).collect(),
         })
     }
 
