@@ -1,4 +1,10 @@
 //! Names that a restore changes (MOVE), and the places that it takes in its target.
+//!
+//! Invariants
+//! - No two moves have one source or one target, and no place is outside of the target.
+//! - A log goes with its database, unless it is moved by itself.
+//!
+//! Leaves to others: making way for what comes (`place/`), and which file is a log of which (`sides.rs`).
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -59,7 +65,7 @@ pub fn moved(moves: &[(PathBuf, PathBuf)], path: &Path) -> PathBuf {
 }
 
 /// The name in the target that `path` of the set takes as a whole, with everything below it: its topmost name, or what was
-/// asked for by itself. What stands there is replaced; directories above it stay.
+/// asked for by itself. A name that stands there is replaced; directories above it stay.
 pub fn place_of(only: &[PathBuf], moves: &[(PathBuf, PathBuf)], path: &Path) -> PathBuf {
     let len = |path: &Path| path.as_os_str().len();
     let named = only.iter().filter(|only| path.starts_with(only));
@@ -112,7 +118,7 @@ mod tests {
         ] {
             assert_eq!(moved(&moves, Path::new(path)), Path::new(to), "{path}");
         }
-        // What is moved by itself goes where it was sent.
+        // A name that is moved by itself goes where it was sent.
         let moves = [moves, self::moves(&[("app.db-wal", "log")])].concat();
         assert_eq!(moved(&moves, Path::new("app.db-wal")), Path::new("log"));
         let only = [PathBuf::from("app.db")];

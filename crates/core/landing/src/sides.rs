@@ -1,4 +1,4 @@
-//! The names that SQLite gives the files beside a database: its write-ahead log, its rollback journal, and the memory that
+//! The names that SQLite gives the files next to a database: its write-ahead log, its rollback journal, and the memory that
 //! programs share.
 //!
 //! Invariants

@@ -27,7 +27,8 @@ use crate::label::Label;
 use crate::place::{Begun, Removal};
 use crate::reliance::Reliance;
 use crate::retention::{Decision, LogNeed, Policy, decide};
-use crate::shelf::{BackupEntry, BackupState, Listing, NewBackup, Shelf};
+use crate::shelf::{BackupEntry, Listing, NewBackup, Shelf};
+use crate::state::BackupState;
 use crate::target::WAL;
 use crate::{BackupLease, Error};
 

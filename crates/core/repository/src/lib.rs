@@ -22,6 +22,7 @@ pub mod recover;
 mod reliance;
 pub mod retention;
 mod shelf;
+mod state;
 pub mod status;
 pub mod target;
 mod uploads;
@@ -32,9 +33,8 @@ pub use label::{BackupKind, Label};
 pub use nearer::FromCopy;
 pub use place::LeftUploads;
 pub use reliance::{Reliance, await_expires};
-pub use shelf::{
-    BackupEntry, BackupLease, BackupState, Complete, Listing, NewBackup, SetIdentity, Shelf, Shown,
-};
+pub use shelf::{BackupEntry, BackupLease, Listing, NewBackup, SetIdentity, Shelf};
+pub use state::{BackupState, Complete, Shown};
 pub use target::{Places, Target};
 pub use uploads::{LeftUpload, abort_left_upload, left_uploads};
 

@@ -18,7 +18,8 @@ use longshore_media::{BackupDevice, DeviceSpec, MediaSet, SetSummary};
 
 use crate::label::Label;
 use crate::place::Protection;
-use crate::shelf::{BackupEntry, BackupLease, BackupState, Shelf};
+use crate::shelf::{BackupEntry, BackupLease, Shelf};
+use crate::state::BackupState;
 
 /// The part of a set that is read at a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -580,7 +580,8 @@ fn log_need(sets: &[SetFacts], judge: &Judge, policy: &Policy) -> LogNeed {
 mod tests {
     use super::*;
     use crate::chain::tests::{diff, full};
-    use crate::shelf::{BackupEntry, BackupState};
+    use crate::shelf::BackupEntry;
+    use crate::state::BackupState;
     use longshore_wal::LogRange;
 
     const DAY: i64 = 86_400;

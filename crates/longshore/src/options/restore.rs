@@ -83,7 +83,7 @@ pub struct Restore {
     /// A directory is replaced as a whole: what the set does not have of it vanishes, which --dry-run shows. The old files
     /// are kept until the new ones are complete, and put back if the restore fails; if it is killed, by the next restore
     /// there. First stop the programs that use them: a SQLite database that a program uses is refused (3101), and so is a
-    /// link to one. What is mounted below is never replaced.
+    /// link to one. File systems mounted below are never replaced.
     #[arg(long)]
     pub replace: bool,
 

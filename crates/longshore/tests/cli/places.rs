@@ -1,4 +1,4 @@
-//! Goal: a restore replaces what was asked for, and nothing else: not another database by its log, not what is beside a
+//! Goal: a restore replaces what was asked for, and nothing else: not another database by its log, not what is next to a
 //! wanted file, not what is mounted below, and not half of it after a kill.
 //! Method: the real program; databases are read with SQLite; mounts are made in a mount namespace of their own.
 //! Not covered: moments of a power cut (the unit tests of `landing`).
@@ -235,7 +235,7 @@ fn what_is_mounted_below_a_replaced_name_is_neither_emptied_nor_displaced() {
     let line = "restore tree.bak --to dst --only etc/one.conf --move etc/one.conf=etc/sub/three";
     let ran = mounted(&stage, "precious", "dst/etc/sub", line).unwrap();
     ran.exits(6).says("is a mount point");
-    // What is mounted beside it is not in the way.
+    // A mount next to it is not in the way.
     let line = "restore tree.bak --to dst --replace --only etc/one.conf";
     let ran = mounted(&stage, "precious", "dst/etc/sub", line).unwrap();
     ran.exits(0);

@@ -90,7 +90,7 @@ pub struct Target {
     storage: Arc<dyn Storage>,
     dir: Arc<dyn Dir>,
     path: PathBuf,
-    /// What is mounted below the target, relative to it.
+    /// The file systems mounted below the target, relative to it.
     mounts: Vec<PathBuf>,
     /// Excludes other restores.
     ground: LockedTarget,
@@ -114,7 +114,7 @@ pub struct Target {
     wholes: Mutex<HashSet<OsString>>,
     /// Places with several components.
     nested: Mutex<BTreeSet<PathBuf>>,
-    /// What vanished with directories that were replaced.
+    /// Names that vanished with directories that were replaced.
     removed: Mutex<PathList>,
     growing: Mutex<HashMap<PathBuf, PartialFile>>,
     /// Space reserved and not yet written, and its limit.
@@ -204,7 +204,7 @@ impl Target {
         };
         target.merged = target.merged_tops();
         if let Err(refused) = target.put_back_displaced(true) {
-            // What another restore left stays as it is until somebody decides.
+            // A rest of another restore stays as it is until somebody decides.
             target.fate = Fate::Stuck;
             return Err(refused);
         }

@@ -141,7 +141,7 @@ impl Target {
         }
     }
 
-    /// The names beside a database that must be free or make way with it, if the set is a database.
+    /// The names next to a database that must be free or make way with it, if the set is a database.
     pub(super) fn side_files(&self, place: &Path) -> Vec<PathBuf> {
         match self.scope {
             Scope::Names { side_files: true } => sides_of(place).collect(),

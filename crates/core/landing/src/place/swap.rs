@@ -29,13 +29,13 @@ use crate::sides::{base_of, sides_of};
 use crate::tree::{OPEN_TO_US, is_absent, remove_tree};
 
 /// A place, and the logs that arrive with it.
-pub(super) struct Group {
+pub(super) struct FileGroup {
     main: PathBuf,
     is_file: bool,
     sides: Vec<PathBuf>,
 }
 
-impl Group {
+impl FileGroup {
     /// In the order in which they arrive.
     fn arriving(&self) -> impl Iterator<Item = &PathBuf> {
         self.sides.iter().chain([&self.main])
@@ -116,7 +116,7 @@ impl Target {
         Ok(())
     }
 
-    fn groups(&self) -> Result<Vec<Group>, Error> {
+    fn groups(&self) -> Result<Vec<FileGroup>, Error> {
         let places = self.staged_places()?;
         let mut is_file = std::collections::HashMap::with_capacity(places.len());
         for place in &places {
@@ -135,7 +135,7 @@ impl Target {
             }
             let sides =
                 sides_of(main).filter(|side| is_file[main] && is_file.get(side) == Some(&true));
-            groups.push(Group {
+            groups.push(FileGroup {
                 main: main.clone(),
                 is_file: is_file[main],
                 sides: sides.collect(),
@@ -144,8 +144,8 @@ impl Target {
         Ok(groups)
     }
 
-    /// What must make way for a group, the file before its logs.
-    fn in_the_way(&self, group: &Group) -> Result<Vec<PathBuf>, Error> {
+    /// The names that must make way for a group, the file before its logs.
+    fn in_the_way(&self, group: &FileGroup) -> Result<Vec<PathBuf>, Error> {
         let mut found = Vec::new();
         if self.look(&group.main)?.is_some() {
             found.push(group.main.clone());
@@ -163,7 +163,7 @@ impl Target {
     }
 
     /// The refusals that need to know everything that arrives.
-    fn check_groups(&self, groups: &[Group]) -> Result<(), Error> {
+    fn check_groups(&self, groups: &[FileGroup]) -> Result<(), Error> {
         let arrives: BTreeSet<&Path> = groups
             .iter()
             .flat_map(|group| group.arriving().map(PathBuf::as_path))
@@ -201,7 +201,7 @@ impl Target {
         let groups = self.groups()?;
         self.check_groups(&groups)?;
         let mut arrivals = Vec::with_capacity(groups.len());
-        for place in groups.iter().flat_map(Group::arriving) {
+        for place in groups.iter().flat_map(FileGroup::arriving) {
             let name = staged(place);
             let found = self.dir.stat(&name).map_err(self.at("look at", &name))?;
             arrivals.push(Arrival::of(place, &found));
@@ -221,7 +221,7 @@ impl Target {
         Ok(())
     }
 
-    fn make_way(&self, group: &Group) -> Result<(), Error> {
+    fn make_way(&self, group: &FileGroup) -> Result<(), Error> {
         let standing = self.in_the_way(group)?;
         for name in &standing {
             if self.replacing == ReplacePolicy::No {
@@ -239,7 +239,7 @@ impl Target {
         Ok(())
     }
 
-    fn arrive(&self, group: &Group, closed: &LateAttributes) -> Result<(), Error> {
+    fn arrive(&self, group: &FileGroup, closed: &LateAttributes) -> Result<(), Error> {
         for side in &group.sides {
             self.dir
                 .rename(&staged(side), side)
@@ -277,7 +277,7 @@ impl Target {
 
     /// Notes what the set does not have of a directory that was replaced, and logs of a file that was. A directory that this
     /// user may not list is left out.
-    fn note_removed(&self, group: &Group) {
+    fn note_removed(&self, group: &FileGroup) {
         let mut removed = self.removed.lock();
         let logs =
             sides_of(&group.main).filter(|side| group.is_file && !group.sides.contains(side));
@@ -448,7 +448,7 @@ impl Target {
         Ok(())
     }
 
-    /// Moves a name that has arrived back to where it was staged, and what was made beside it.
+    /// Moves a name that has arrived back to where it was staged, and what was made next to it.
     fn take_place_back(&self, one: &Arrival, known: &BTreeSet<&Path>) -> Result<(), Error> {
         let place = &one.place;
         let cannot = self.at("take back", place);

@@ -370,7 +370,7 @@ struct KnownLink {
     names: Arc<Names>,
 }
 
-/// What all names of one file have in common besides its number, which a new file may get while the walk goes on.
+/// The marks that all names of one file have in common besides its number, which a new file may get while the walk goes on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Traits {
     birth_ns: Option<i64>,

@@ -137,7 +137,7 @@ fn is_scratch(name: &Path) -> bool {
     digits.is_some_and(|d| d.len() == 8 && d.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// Removes the lock last: the remains of an interrupted removal are still known as abandoned. What is mounted in it is not
+/// Removes the lock last: the remains of an interrupted removal are still known as abandoned. A file system that is mounted in it is not
 /// emptied.
 fn remove_tree(dir: &dyn Dir, name: &Path) -> std::io::Result<()> {
     let below = dir.dir(name)?;
