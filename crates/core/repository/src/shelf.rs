@@ -22,7 +22,6 @@ use longshore_bucket::past_ns;
 use longshore_io::{Clock, Storage, side_by_side};
 use longshore_media::{
     BackupDevice, BackupType, DeviceSpec, Error as MediaError, Keyring, MediaSet, ObjectName,
-    SetHeader, SetTrailer, SignatureState, StripeFault,
 };
 
 use longshore_pg::{Earlier, Lsn, Recovery, recovery};
