@@ -61,8 +61,8 @@ pub use side::side_by_side;
 pub use sim::{Fault, Op, SimClock, SimDisk};
 pub use small::SmallFile;
 pub use storage::{
-    Attributes, BrokenWrite, Dir, DirAttributes, DirChange, DirRead, DirSync, File, FileAttributes,
-    FileKind, FileLock, FileRead, FileWrite, OpenHow, Stat, Storage, Via,
+    Attributes, BrokenWrite, Dir, DirAttributes, DirChange, DirIdentity, DirRead, DirSync, File,
+    FileAttributes, FileKind, FileLock, FileRead, FileWrite, OpenHow, Stat, Storage, Via,
 };
 pub use sum::SumKey;
 pub use throttle::Throttle;

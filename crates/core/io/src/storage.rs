@@ -152,19 +152,6 @@ pub trait DirRead {
     /// The attributes of `name`; a symbolic link is not followed. An empty name is the directory itself.
     fn stat(&self, name: &Path) -> io::Result<Stat>;
 
-    /// When the file `name` was created, in nanoseconds since the Unix epoch; a symbolic link is not followed. `None` if
-    /// the file system does not record it. A file that got the inode number of a removed one has another time.
-    fn birth_ns(&self, _name: &Path) -> io::Result<Option<i64>> {
-        Ok(None)
-    }
-
-    /// A number for the mount that `name` is on; a symbolic link is not followed, and an empty name is this directory. If
-    /// something is mounted on `name`, its number is another one than its directory's, also where both are one file
-    /// system (a bind mount). Numbers are used again after an unmount.
-    fn mount_id(&self, name: &Path) -> io::Result<u64> {
-        Ok(self.stat(name)?.dev)
-    }
-
     /// The names in this directory without `.` and `..`, in no order. They are read in pieces, so memory does not grow
     /// with the directory.
     fn list(&self) -> io::Result<Box<dyn Iterator<Item = io::Result<OsString>> + Send>>;
@@ -180,6 +167,22 @@ pub trait DirRead {
     /// write to it. On a network file system, and on FUSE, programs may use another machine or another mount, which
     /// the system cannot detect. An empty name asks for the files in this directory.
     fn keeps_locks(&self, name: &Path) -> io::Result<bool>;
+}
+
+/// The identity of the file, and of the mount, behind a name. Both defaults know less than Linux can tell.
+pub trait DirIdentity: DirRead {
+    /// When the file `name` was created, in nanoseconds since the Unix epoch; a symbolic link is not followed. `None` if
+    /// the file system does not record it. A file that got the inode number of a removed one has another time.
+    fn birth_ns(&self, _name: &Path) -> io::Result<Option<i64>> {
+        Ok(None)
+    }
+
+    /// A number for the mount that `name` is on; a symbolic link is not followed, and an empty name is this directory. If
+    /// something is mounted on `name`, its number is another one than its directory's, also where both are one file
+    /// system (a bind mount). Numbers are used again after an unmount.
+    fn mount_id(&self, name: &Path) -> io::Result<u64> {
+        Ok(self.stat(name)?.dev)
+    }
 }
 
 /// Changes of the names in a directory. They are durable after [`DirSync::sync`].
@@ -257,9 +260,15 @@ pub trait DirSync {
 }
 
 /// An open directory. Its methods are those of the traits that it is made of.
-pub trait Dir: DirRead + DirChange + DirAttributes + DirSync + Send + Sync + Debug {}
+pub trait Dir:
+    DirRead + DirIdentity + DirChange + DirAttributes + DirSync + Send + Sync + Debug
+{
+}
 
-impl<T: DirRead + DirChange + DirAttributes + DirSync + Send + Sync + Debug> Dir for T {}
+impl<T: DirRead + DirIdentity + DirChange + DirAttributes + DirSync + Send + Sync + Debug> Dir
+    for T
+{
+}
 
 impl dyn Dir + '_ {
     /// Opens a file to lock it: for writing if that is allowed, since some file systems (NFS) lock no others.

@@ -12,7 +12,7 @@
 //! Leaves to others: the resolution itself (`beneath.rs`), files once they are open (`file.rs`), extended attributes
 //! (`xattrs.rs`), and the twin for tests (`sim`).
 
-use crate::{DirAttributes, DirChange, DirRead, DirSync};
+use crate::{DirAttributes, DirChange, DirIdentity, DirRead, DirSync};
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -91,6 +91,26 @@ impl HostDir {
     }
 }
 
+impl DirIdentity for HostDir {
+    fn birth_ns(&self, name: &Path) -> io::Result<Option<i64>> {
+        let found = self.statx(name, StatxFlags::BTIME)?;
+        Ok(birth_of(&found))
+    }
+
+    fn mount_id(&self, name: &Path) -> io::Result<u64> {
+        let found = self.statx(name, StatxFlags::MNT_ID);
+        match found {
+            Ok(found) if found.stx_mask & StatxFlags::MNT_ID.bits() != 0 => Ok(found.stx_mnt_id),
+            Err(e) if e.raw_os_error() != Some(libc::ENOSYS) => Err(e),
+            // Kernels before 5.8 tell it only of an open file, and without `/proc` file systems are all there is.
+            _ => match self.mount_id_by_proc(name)? {
+                Some(id) => Ok(id),
+                None => Ok(self.stat(name)?.dev),
+            },
+        }
+    }
+}
+
 impl DirRead for HostDir {
     fn open(&self, name: &Path, how: OpenHow) -> io::Result<Arc<dyn File>> {
         let name = names::normal(name)?;
@@ -135,24 +155,6 @@ impl DirRead for HostDir {
             rustix::fs::statat(at.dir(), at.last(), AtFlags::SYMLINK_NOFOLLOW)
         })
         .map(|stat| stat_from(&stat))
-    }
-
-    fn birth_ns(&self, name: &Path) -> io::Result<Option<i64>> {
-        let found = self.statx(name, StatxFlags::BTIME)?;
-        Ok(birth_of(&found))
-    }
-
-    fn mount_id(&self, name: &Path) -> io::Result<u64> {
-        let found = self.statx(name, StatxFlags::MNT_ID);
-        match found {
-            Ok(found) if found.stx_mask & StatxFlags::MNT_ID.bits() != 0 => Ok(found.stx_mnt_id),
-            Err(e) if e.raw_os_error() != Some(libc::ENOSYS) => Err(e),
-            // Kernels before 5.8 tell it only of an open file, and without `/proc` file systems are all there is.
-            _ => match self.mount_id_by_proc(name)? {
-                Some(id) => Ok(id),
-                None => Ok(self.stat(name)?.dev),
-            },
-        }
     }
 
     fn list(&self) -> io::Result<Box<dyn Iterator<Item = io::Result<OsString>> + Send>> {

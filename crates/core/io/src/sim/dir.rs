@@ -6,7 +6,7 @@
 //!
 //! Leaves to others: the tree and what is durable of it (`state.rs`), and which call fails (`fault.rs`).
 
-use crate::{DirAttributes, DirChange, DirRead, DirSync};
+use crate::{DirAttributes, DirChange, DirIdentity, DirRead, DirSync};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
@@ -123,6 +123,8 @@ impl SimDir {
         ))
     }
 }
+
+impl DirIdentity for SimDir {}
 
 impl DirRead for SimDir {
     fn open(&self, name: &Path, how: OpenHow) -> io::Result<Arc<dyn File>> {

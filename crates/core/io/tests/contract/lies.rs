@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
 use longshore_io::{
-    Attributes, Dir, DirAttributes, DirChange, DirRead, DirSync, File, FileAttributes, FileKind,
-    FileLock, FileRead, FileWrite, OpenHow, Stat, Storage, Via,
+    Attributes, Dir, DirAttributes, DirChange, DirIdentity, DirRead, DirSync, File, FileAttributes,
+    FileKind, FileLock, FileRead, FileWrite, OpenHow, Stat, Storage, Via,
 };
 
 use crate::suite::alone::{self, Lone};
@@ -166,6 +166,8 @@ impl LyingDir {
         }
     }
 }
+
+impl DirIdentity for LyingDir {}
 
 impl DirRead for LyingDir {
     fn open(&self, name: &Path, how: OpenHow) -> io::Result<Arc<dyn File>> {

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use longshore_io::{
-    Attributes, Dir, DirAttributes, DirChange, DirRead, DirSync, File, Host, OpenHow, Stat, Storage,
+    Attributes, Dir, DirAttributes, DirChange, DirIdentity, DirRead, DirSync, File, Host, OpenHow,
+    Stat, Storage,
 };
 
 type Hook = Box<dyn FnOnce() + Send>;
@@ -63,6 +64,8 @@ struct InterposedDir {
     dir: Arc<dyn Dir>,
     when: Interposed,
 }
+
+impl DirIdentity for InterposedDir {}
 
 impl DirRead for InterposedDir {
     fn open(&self, name: &Path, how: OpenHow) -> io::Result<Arc<dyn File>> {

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_io::{
-    Attributes, Dir, DirAttributes, DirChange, DirRead, DirSync, File, FileAttributes, FileLock,
-    FileRead, FileWrite, Host, OpenHow, Stat, Storage, Via,
+    Attributes, Dir, DirAttributes, DirChange, DirIdentity, DirRead, DirSync, File, FileAttributes,
+    FileLock, FileRead, FileWrite, Host, OpenHow, Stat, Storage, Via,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +82,8 @@ impl HookedDir {
 fn refused<T>() -> io::Result<T> {
     Err(io::ErrorKind::Unsupported.into())
 }
+
+impl DirIdentity for HookedDir {}
 
 impl DirRead for HookedDir {
     fn open(&self, name: &Path, how: OpenHow) -> io::Result<Arc<dyn File>> {

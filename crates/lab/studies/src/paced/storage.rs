@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_io::{
-    Attributes, Clock, Dir, DirAttributes, DirChange, DirRead, DirSync, File, FileAttributes,
-    FileLock, FileRead, FileWrite, OpenHow, Stat, Storage, Via, Xattr, Xattrs,
+    Attributes, Clock, Dir, DirAttributes, DirChange, DirIdentity, DirRead, DirSync, File,
+    FileAttributes, FileLock, FileRead, FileWrite, OpenHow, Stat, Storage, Via, Xattr, Xattrs,
 };
 
 use super::pace::{DevicePace, DeviceRate, PaceAccount};
@@ -178,6 +178,16 @@ struct PacedDir {
     dir: Arc<dyn Dir>,
 }
 
+impl DirIdentity for PacedDir {
+    fn birth_ns(&self, name: &Path) -> io::Result<Option<i64>> {
+        self.dir.birth_ns(name)
+    }
+
+    fn mount_id(&self, name: &Path) -> io::Result<u64> {
+        self.dir.mount_id(name)
+    }
+}
+
 impl DirRead for PacedDir {
     fn open(&self, name: &Path, how: OpenHow) -> io::Result<Arc<dyn File>> {
         let file = self.dir.open(name, how)?;
@@ -191,14 +201,6 @@ impl DirRead for PacedDir {
 
     fn stat(&self, name: &Path) -> io::Result<Stat> {
         self.dir.stat(name)
-    }
-
-    fn birth_ns(&self, name: &Path) -> io::Result<Option<i64>> {
-        self.dir.birth_ns(name)
-    }
-
-    fn mount_id(&self, name: &Path) -> io::Result<u64> {
-        self.dir.mount_id(name)
     }
 
     fn list(&self) -> io::Result<Box<dyn Iterator<Item = io::Result<OsString>> + Send>> {

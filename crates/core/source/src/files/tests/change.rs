@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
 
-use longshore_io::{Dir, DirAttributes, DirChange, DirRead, DirSync, Host, Stat, Storage, Via};
+use longshore_io::{
+    Dir, DirAttributes, DirChange, DirIdentity, DirRead, DirSync, Host, Stat, Storage, Via,
+};
 
 use super::{files, finish, opened, read, stream};
 use crate::{Change, EntryKind, Error, Source, SourceOptions, open};
@@ -230,6 +232,8 @@ fn a_storage_whose_directories_vanish_is_like_any_other_elsewhere() {
 /// Breaks the contract on purpose: what is below it is removed when it is opened.
 #[derive(Debug)]
 struct VanishingDir(Arc<dyn Dir>);
+
+impl DirIdentity for VanishingDir {}
 
 impl DirRead for VanishingDir {
     fn dir(&self, name: &Path) -> io::Result<Arc<dyn Dir>> {
