@@ -250,7 +250,7 @@ impl Session {
         self.cursors.clear();
         self.tables.clear();
         self.drop_shared();
-        self.server.locks.end_session(self.key);
+        self.server.locks.end_own(self.key);
         self.place = BatchPlace::default();
         self.identity_insert = None;
         self.master_key = None;

@@ -85,6 +85,14 @@ fn a_lock_of_a_transaction_ends_with_it() {
     assert_eq!(taken(&mut a), "0");
     a.reset(false);
     assert_eq!(value(&mut b, free), "1");
+    // A pool's reset that keeps the transaction keeps its locks, and no others.
+    assert_eq!(taken(&mut a), "0");
+    assert_eq!(value(&mut a, &get("own", "Exclusive", "Session", 0)), "0");
+    a.reset(true);
+    assert_eq!(value(&mut b, free), "0");
+    assert_eq!(value(&mut b, &get("own", "Exclusive", "Session", 0)), "0");
+    run(&mut a, "ROLLBACK");
+    assert_eq!(value(&mut b, free), "1");
     // Several modes are held together.
     run(&mut a, "BEGIN TRAN");
     for (mode, held) in [

@@ -216,7 +216,8 @@ impl AppLocks {
     ) -> LockAnswer {
         self.change(|table| {
             let holds = |lock: &AppLock| lock.held.iter().any(|h| h.owner.session == owner.session);
-            if table.all.values().filter(|lock| holds(lock)).count() >= LOCKS_MAX {
+            let is_new = !table.all.get(name).is_some_and(holds);
+            if is_new && table.all.values().filter(|lock| holds(lock)).count() >= LOCKS_MAX {
                 return LockAnswer::TooMany;
             }
             let lock = table.all.entry(name.clone()).or_default();
@@ -306,6 +307,11 @@ impl AppLocks {
     /// A session has no transaction now.
     pub fn end_transaction(&self, session: SessionKey) {
         self.end(|owner| owner.session == session && owner.is_transaction);
+    }
+
+    /// A session begins anew: its transaction, if it goes on, keeps its locks.
+    pub fn end_own(&self, session: SessionKey) {
+        self.end(|owner| owner.session == session && !owner.is_transaction);
     }
 
     /// A session ends.
