@@ -419,8 +419,19 @@ impl Shelf {
             return;
         }
         // A removal that ended during the first look leaves a name in it, too.
-        let (Ok(again), Ok(status)) = (self.place.look(), self.status()) else {
-            return;
+        let looked = self
+            .place
+            .look()
+            .and_then(|again| Ok((again, self.status()?)));
+        let (again, status) = match looked {
+            Ok(looked) => looked,
+            Err(error) => {
+                for set in bare {
+                    let what = format!("whether it was complete once cannot be read: {error}");
+                    set.state = BackupState::Unknown { what };
+                }
+                return;
+            }
         };
         for set in &mut bare {
             let files = again.labels.get(&set.label);
@@ -574,7 +585,10 @@ impl Shelf {
             let mut other = read.clone();
             other[*at] = double.clone();
             let other = whole(&other)?;
-            let is_same = other.header == complete.header
+            // Parity can stand for a damaged stripe, and then its double may be the better one.
+            let is_same = complete.faults.is_empty()
+                && other.faults.is_empty()
+                && other.header == complete.header
                 && other.trailer == complete.trailer
                 && other.stored_bytes == complete.stored_bytes;
             if !is_same {

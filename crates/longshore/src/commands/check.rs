@@ -299,7 +299,10 @@ fn damaged_and_mixed(
         }
         let text = format!("{}: {}", row.label, row.detail);
         match row.state {
-            _ if set.is_bare_name() => bare(&told.database, &row.label, context, notes),
+            _ if set.is_bare_name() => {
+                let at = (&*told.database, &*told.target);
+                bare(at, &row.label, context, notes);
+            }
             // A run that died, and none was complete since.
             "INCOMPLETE" if Some(row.begun_us) == newest => notes.look(
                 "backup",
@@ -344,11 +347,13 @@ fn damaged_and_mixed(
 
 /// A label with nothing below it, not even what a run leaves that was killed. This machine's history may know that its
 /// backup was complete.
-fn bare(database: &str, label: &str, context: &Context, notes: &mut Notes) {
+fn bare((database, target): (&str, &str), label: &str, context: &Context, notes: &mut Notes) {
     let made = |run: &RunRow| {
         let is_good =
             run.outcome == RunOutcome::Good.word() || run.outcome == RunOutcome::Warnings.word();
-        run.task == RunTask::Backup.word() && run.label.as_deref() == Some(label) && is_good
+        // A copy at another target has the same label.
+        let is_here = run.target.as_deref() == Some(target) && run.label.as_deref() == Some(label);
+        run.task == RunTask::Backup.word() && is_here && is_good
     };
     let query = HistoryQuery {
         database: Some(database.to_owned()),

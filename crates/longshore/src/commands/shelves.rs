@@ -551,20 +551,24 @@ pub fn keeping_wal(listing: &Listing) -> Vec<String> {
         .iter()
         .filter(|set| has_wal && set.health == Health::Foreign);
     let told = |set: &SetFacts| {
-        let what = match set.log {
-            Some(log) => format!(
+        let what = match (set.log, set.id) {
+            (Some(log), _) => format!(
                 "expire keeps the WAL since {} for it",
                 longshore_pg::Lsn(log.first_lsn)
             ),
-            None => "expire removes no WAL while it is here, for nobody knows what it needs".into(),
+            // Its header was read, and it needs none.
+            (None, Some(_)) => return None,
+            (None, None) => {
+                "expire removes no WAL while it is here, for nobody knows what it needs".into()
+            }
         };
-        format!(
+        Some(format!(
             "{}: {what}: move its directories, or the stripes that are another backup's, out of the target, then run \
              `longshore info`",
             set.label
-        )
+        ))
     };
-    foreign.map(told).collect()
+    foreign.filter_map(told).collect()
 }
 
 /// Stripes that are there twice. They take space, and whoever moves one by mistake may move the one that is read.
@@ -572,7 +576,8 @@ pub fn doubles(listing: &Listing) -> Vec<String> {
     let told = |set: &BackupEntry| {
         let first = set.doubles.first()?;
         Some(format!(
-            "{}: {} stripes are there twice, such as {first}: the backup is whole; remove the copies by hand",
+            "{}: {} stripes are there twice, such as {first}: the backup is whole by its headers and trailers; run \
+             `longshore verify`, then remove the copies by hand",
             set.label,
             set.doubles.len()
         ))

@@ -112,6 +112,18 @@ fn behind(shelf: &Shelf, there: &Shelf, depth: &CheckDepth, context: &Context, n
         return;
     };
     let copy = &there.target.name;
+    if let (Some(own), Some(other)) = (here.identity(), copied.identity())
+        && own.system != other.system
+    {
+        return notes.bad(
+            "copies",
+            format!(
+                "{copy} has the WAL of cluster {}, and this is cluster {}: none of it is a copy; run `longshore info {}` for each \
+                 target",
+                other.system, own.system, shelf.database
+            ),
+        );
+    }
     let lacking = match first_lacking(&here, &copied) {
         Ok(lacking) => lacking,
         Err(e) => return notes.look("copies", format!("{copy}: {}", told(&Failure::from(e)))),
