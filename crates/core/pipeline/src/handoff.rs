@@ -56,12 +56,7 @@ impl<T> Handoff<T> {
         if self.in_sequence && sequence != state.next {
             return;
         }
-        // The first one may be called already, and not have come yet: then another one is to take this block.
-        let others = state.ready.len() - 1;
         self.call(state.waiting.first());
-        if others > 0 {
-            self.call(state.waiting.iter().nth(others));
-        }
     }
 
     fn call(&self, waiting: Option<&(u64, usize)>) {
