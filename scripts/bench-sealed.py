@@ -6,7 +6,7 @@ kernel's account; bytes by the lengths of the stripes. What is restored is compa
 
     scripts/bench-sealed.py --longshore PROGRAM [--work DIR] [--size SIZE] [-n PAIRS] [--rows NAME[,NAME...]]
 
-All files are in DIR (/dev/shm/longshore-sealed): in memory, so that a disk hides no cost. Three times SIZE is needed.
+All files are in DIR (/dev/shm/longshore-sealed): in memory, so that a disk hides no cost. Four times SIZE is needed.
 The rows: encryption, parity, restore, data. `data` needs Python's `cryptography`: the pages of a database, each encrypted with
 AES-256 in counter mode, stand for a database that encrypts itself.
 """
