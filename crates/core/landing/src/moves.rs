@@ -47,6 +47,14 @@ pub fn chosen(only: &[PathBuf], path: &Path) -> bool {
     only.is_empty() || only.iter().any(takes)
 }
 
+/// As [`chosen`], for an entry of which it is known whether it is a directory: that is no log.
+pub fn chosen_entry(only: &[PathBuf], path: &Path, is_dir: bool) -> bool {
+    match is_dir {
+        true => only.is_empty() || only.iter().any(|only| path.starts_with(only)),
+        false => chosen(only, path),
+    }
+}
+
 /// A path of the set after the moves: the longest moved ancestor decides. The log of a moved database goes with it.
 pub fn moved(moves: &[(PathBuf, PathBuf)], path: &Path) -> PathBuf {
     let Some((from, to)) = deciding(moves, path) else {
@@ -130,6 +138,19 @@ mod tests {
             ("other-wal", false),
         ] {
             assert_eq!(chosen(&only, Path::new(path)), is_taken, "{path}");
+            assert_eq!(chosen_entry(&only, Path::new(path), false), is_taken);
+        }
+        // A directory of a log's name is somebody's, and would come without what is below it.
+        for (path, is_taken) in [
+            ("app.db", true),
+            ("app.db/x", true),
+            ("app.db-journal", false),
+        ] {
+            assert_eq!(
+                chosen_entry(&only, Path::new(path), true),
+                is_taken,
+                "{path}"
+            );
         }
     }
 

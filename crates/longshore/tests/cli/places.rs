@@ -376,6 +376,22 @@ fn a_tree_with_a_restores_own_directory_can_be_restored() {
 
 /// Goal: a restore by a user who cannot give files away says so, unless they are the user's own.
 #[test]
+fn a_directory_with_a_logs_name_is_no_log() {
+    let stage = Stage::new();
+    stage.write("tree/app", b"old");
+    stage.write("tree/app-journal/kept", b"old");
+    stage.line("backup files:tree --to tree.bak").exits(0);
+    stage.write("to/app", b"new");
+    stage.write("to/app-journal/mine", b"new");
+    stage
+        .line("restore tree.bak --to to --only app --replace")
+        .exits(0);
+    let read = |name: &str| std::fs::read(stage.path(name)).unwrap();
+    assert_eq!(read("to/app"), b"old");
+    assert_eq!(read("to/app-journal/mine"), b"new");
+}
+
+#[test]
 fn owners_and_set_id_bits_that_are_lost_are_told() {
     // SAFETY: `geteuid` demands nothing and cannot fail.
     if unsafe { libc::geteuid() } != 0 {

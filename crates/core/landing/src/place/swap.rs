@@ -388,8 +388,8 @@ impl Target {
         match (is_waiting, was_displaced) {
             (true, false) => Ok(false),
             (false, _) if one.is(&found) => Ok(true),
-            // It stood there before, or somebody made it since.
-            (false, false) => Ok(false),
+            // It arrived, and somebody has replaced it since.
+            (false, false) if !carefully => Ok(false),
             (false, true) if !carefully => Ok(true),
             _ => Err(self.killed(&one.place)),
         }
@@ -419,9 +419,9 @@ impl Target {
                     return Err(self.killed(&side));
                 }
             }
-            if !one.is_unchanged(&found) {
-                return Err(self.killed(&one.place));
-            }
+        }
+        if found.kind != FileKind::Dir && !one.is_unchanged(&found) {
+            return Err(self.killed(&one.place));
         }
         if self.replacing != ReplacePolicy::Anything {
             self.keep_others_out(&one.place)?;

@@ -13,7 +13,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use longshore_landing::{Error as LandingError, chosen, moved};
+use longshore_landing::{Error as LandingError, chosen_entry, moved};
 use longshore_media::{EntryKind, Item, MediaSet};
 
 use crate::Error;
@@ -56,7 +56,7 @@ fn each(
     media.items(position, |item| {
         if let Item::Entry(entry) = item
             && entry.first
-            && chosen(only, &entry.path)
+            && chosen_entry(only, &entry.path, entry.kind == EntryKind::Dir)
         {
             let to = moved(&request.moves, &entry.path);
             seen(&entry.path, &to, entry.kind == EntryKind::Dir);

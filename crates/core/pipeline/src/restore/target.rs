@@ -14,9 +14,11 @@ use std::path::{Path, PathBuf};
 use longshore_landing::{
     Cluster, ClusterError, Destination, Error as LandingError, KnownFiles, Outline, PathList,
     ProtectedFiles, ReplacePolicy, Scope, StandingNames, Survey, SurveyedNames, Target,
-    check_moves, chosen, moved, place_of,
+    check_moves, chosen_entry, moved, place_of,
 };
-use longshore_media::{BackupType, DeviceSpec, Entry, Item, MediaSet, SetHeader, SetTrailer};
+use longshore_media::{
+    BackupType, DeviceSpec, Entry, EntryKind, Item, MediaSet, SetHeader, SetTrailer,
+};
 use longshore_source::SourceKind;
 
 use super::databases::EmptiedDatabases;
@@ -119,7 +121,8 @@ impl DestinationNeeds<'_> {
         let mut moves: Vec<&(PathBuf, PathBuf)> = request.moves.iter().collect();
         self.media.items(self.header.position, |item| {
             if let Item::Entry(entry) = item {
-                let is_wanted = chosen(&request.only, &entry.path);
+                let is_dir = entry.kind == EntryKind::Dir;
+                let is_wanted = chosen_entry(&request.only, &entry.path, is_dir);
                 only.retain(|only| !entry.path.starts_with(only));
                 moves.retain(|(from, _)| !is_wanted || !entry.path.starts_with(from));
             }
@@ -144,7 +147,7 @@ impl DestinationNeeds<'_> {
         let request = self.request;
         self.media.items(self.header.position, |item| {
             if let Item::Entry(entry) = item
-                && chosen(&request.only, &entry.path)
+                && chosen_entry(&request.only, &entry.path, entry.kind == EntryKind::Dir)
             {
                 each(&entry, &moved(&request.moves, &entry.path));
             }

@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use longshore_io::crc32c_zeros;
-use longshore_landing::{DeltaResult, Destination, Error as LandingError, FilePiece, chosen};
+use longshore_landing::{
+    DeltaResult, Destination, Error as LandingError, FilePiece, chosen, chosen_entry,
+};
 use longshore_media::{Entry, EntryKind, Error as MediaError, Extent, Item, Mark, MediaSet};
 use parking_lot::Mutex;
 
@@ -129,7 +131,8 @@ impl<'a> Writer<'a> {
         if set > 0 {
             return self.put_pieces(set, entry, parts);
         }
-        if !self.is_wanted(&entry.path) {
+        let is_dir = entry.kind == EntryKind::Dir;
+        if !self.is_wanted(&entry.path) || !chosen_entry(self.only, &entry.path, is_dir) {
             return Ok(());
         }
         for ((from, _), moved) in self.moves.iter().zip(&self.moved) {
