@@ -402,17 +402,22 @@ fn parents(line: &str) -> Vec<&str> {
 const WIDE: &[(&str, usize, &str)] = &[
     (
         "io/Dir",
-        20,
+        23,
         "an open directory is one thing that is read, changed and synced; readers can take DirRead",
     ),
     (
         "io/DirChange",
-        11,
+        12,
         "a change needs the reading that finds what to change",
     ),
     (
+        "io/DirIdentity",
+        9,
+        "a thing that has an identity is found by the reading",
+    ),
+    (
         "io/File",
-        18,
+        20,
         "an open file is one thing that is read, written and locked; readers can take FileRead",
     ),
     (

@@ -265,8 +265,8 @@ pub trait Dir:
 {
 }
 
-impl<T: DirRead + DirIdentity + DirChange + DirAttributes + DirSync + Send + Sync + Debug> Dir
-    for T
+impl<T> Dir for T where
+    T: DirRead + DirIdentity + DirChange + DirAttributes + DirSync + Send + Sync + Debug
 {
 }
 

@@ -76,6 +76,8 @@ lies! {
     TakesADirectoryForADisk breaks a_disk_named_by_a_person_is_written_and_a_directory_is_none;
     EmptiesWhatItRemoves breaks a_removed_file_stays_readable_for_those_who_have_it_open;
     StopsTheTime breaks every_change_moves_the_time_of_change;
+    IsBornWhenAsked breaks a_new_file_is_born_later_and_a_renamed_one_keeps_its_birth;
+    MountsEveryName breaks every_name_is_on_the_mount_of_its_directory;
     ListsAThousand breaks thousands_of_names_are_listed_once_each;
     SyncsWhatIsMissing breaks syncing_and_free_space_are_answered;
     HasNoSpace breaks syncing_and_free_space_are_answered;
@@ -167,7 +169,22 @@ impl LyingDir {
     }
 }
 
-impl DirIdentity for LyingDir {}
+impl DirIdentity for LyingDir {
+    fn birth_ns(&self, name: &Path) -> io::Result<Option<i64>> {
+        match self.lie {
+            Lie::IsBornWhenAsked => Ok(Some(name.as_os_str().len() as i64)),
+            _ => self.inner.birth_ns(name),
+        }
+    }
+
+    fn mount_id(&self, name: &Path) -> io::Result<u64> {
+        let told = self.inner.mount_id(name)?;
+        match self.lie {
+            Lie::MountsEveryName => Ok(told + name.as_os_str().len() as u64),
+            _ => Ok(told),
+        }
+    }
+}
 
 impl DirRead for LyingDir {
     fn open(&self, name: &Path, how: OpenHow) -> io::Result<Arc<dyn File>> {

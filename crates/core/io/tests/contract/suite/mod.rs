@@ -1,10 +1,11 @@
 //! Goal: the text of [`Storage`], [`Dir`] and [`File`], and of the traits that they are made of ([`DirRead`],
-//! [`DirChange`], [`DirAttributes`], [`DirSync`], [`FileRead`], [`FileWrite`], [`FileAttributes`],
+//! [`DirIdentity`], [`DirChange`], [`DirAttributes`], [`DirSync`], [`FileRead`], [`FileWrite`], [`FileAttributes`],
 //! [`FileLock`]), as promises about an empty directory.
 //! Method: `main.rs` makes each promise a test of each file system; other rooms include this file to hold their doubles
 //! to it. The promises that one open file can show are in `alone.rs`, which also runs over files without a directory.
 //!
 //! [`DirRead`]: longshore_io::DirRead
+//! [`DirIdentity`]: longshore_io::DirIdentity
 //! [`DirChange`]: longshore_io::DirChange
 //! [`DirAttributes`]: longshore_io::DirAttributes
 //! [`DirSync`]: longshore_io::DirSync
@@ -93,6 +94,8 @@ macro_rules! promises {
                 a_disk_named_by_a_person_is_written_and_a_directory_is_none
                 a_removed_file_stays_readable_for_those_who_have_it_open
                 every_change_moves_the_time_of_change
+                a_new_file_is_born_later_and_a_renamed_one_keeps_its_birth
+                every_name_is_on_the_mount_of_its_directory
                 thousands_of_names_are_listed_once_each
                 syncing_and_free_space_are_answered;
         }

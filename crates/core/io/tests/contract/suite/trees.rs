@@ -341,6 +341,32 @@ pub fn every_change_moves_the_time_of_change(place: &Place) {
     }
 }
 
+/// A file system need not record births; one that does tells a file that got another one's inode number from it.
+pub fn a_new_file_is_born_later_and_a_renamed_one_keeps_its_birth(place: &Place) {
+    let born = |name: &str| place.dir.birth_ns(Path::new(name)).unwrap();
+    put(&*place.dir, "old", b"x");
+    let first = born("old");
+    std::thread::sleep(std::time::Duration::from_millis(25));
+    put(&*place.dir, "new", b"x");
+    assert_eq!(born("new").is_some(), first.is_some());
+    assert!(first.is_none() || born("new") > first);
+    let moved = Path::new("moved");
+    place.dir.rename(Path::new("old"), moved).unwrap();
+    assert_eq!(born("moved"), first);
+}
+
+pub fn every_name_is_on_the_mount_of_its_directory(place: &Place) {
+    put(&*place.dir, "file", b"x");
+    place.dir.create_dir(Path::new("sub")).unwrap();
+    let here = place.dir.mount_id(Path::new("")).unwrap();
+    for name in ["file", "sub"] {
+        let on = place.dir.mount_id(Path::new(name)).unwrap();
+        assert_eq!(on, here, "{name}");
+    }
+    let missing = place.dir.mount_id(Path::new("missing")).unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::NotFound);
+}
+
 pub fn thousands_of_names_are_listed_once_each(place: &Place) {
     let dir = &*place.dir;
     let mut made: Vec<String> = (0..3000)
