@@ -561,14 +561,10 @@ fn a_restore_target_that_vanishes_is_never_a_success() {
     let first = whole.disk.steps();
     whole.run().unwrap();
     let steps = whole.disk.steps() - first;
-    // While the staging directory goes at the end, everything is already in place.
-    let tidying = whole
-        .disk
-        .history()
-        .iter()
-        .rev()
-        .take_while(|(_, path)| path.starts_with("/out/db/.longshore-restoring"))
-        .count() as u64;
+    // The last rename and its sync say that the old names are given up. What follows only removes them.
+    let history = whole.disk.history();
+    let last = history.iter().rposition(|(op, _)| *op == Op::Rename);
+    let tidying = (history.len() - 1 - last.unwrap() - 2) as u64;
     for step in 1..steps - tidying - 1 {
         let at = format!("target gone at step {step} of {steps}");
         let world = World::new(Act::Restore, 3, step);
