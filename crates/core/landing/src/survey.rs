@@ -22,7 +22,9 @@ use crate::locked_target::{STAGING, refuse_dead_link};
 use crate::mounts::{mounts_below, refuse_mounted};
 use crate::options::ClusterOptions;
 use crate::path_list::PathList;
-use crate::place::{LOST_AND_FOUND, check_above, linked_database, refuse_foreign_log, standing};
+use crate::place::{
+    LOST_AND_FOUND, ReplacePolicy, check_above, linked_database, refuse_foreign_log, standing,
+};
 use crate::protected::ProtectedFiles;
 use crate::running::refuse_running;
 use crate::sides::sides_of;
@@ -47,7 +49,7 @@ impl Survey {
     /// replaced.
     pub fn of_names(
         machine: &Machine,
-        (path, replace): (&Path, bool),
+        (path, replacing): (&Path, ReplacePolicy),
         names: &SurveyedNames,
         kept: &ProtectedFiles,
     ) -> Result<(Survey, Option<StandingNames>), Error> {
@@ -56,6 +58,7 @@ impl Survey {
             return Ok((survey, None));
         };
         let storage = &*machine.storage;
+        let replace = replacing != ReplacePolicy::No;
         let mounts = mounts_below(storage, path);
         let mut tops = Vec::new();
         for (place, is_file) in names.outermost() {
@@ -87,6 +90,7 @@ impl Survey {
                 }
                 kept.check_replaced(&*dir, path, &name)?;
                 if is_file
+                    && replacing == ReplacePolicy::Unused
                     && found.kind == FileKind::Symlink
                     && let Some(real) = linked_database(storage, &whole)
                 {

@@ -286,7 +286,9 @@ fn a_link_to_a_database_is_not_replaced() {
             .unwrap();
         assert_eq!(kept, "kept");
         drop(user);
-        stage.line(&format!("{line} --replace-in-use")).exits(0);
+        let line = format!("{line} --replace-in-use");
+        stage.line(&format!("{line} --dry-run")).exits(0);
+        stage.line(&line).exits(0);
         assert!(!stage.path("srv/app.db").is_symlink());
     }
     // The same link in the set is no loss.

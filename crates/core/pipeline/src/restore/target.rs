@@ -73,7 +73,7 @@ impl DestinationNeeds<'_> {
         self.check_asked()?;
         moved_names::check(self.media, self.header.position, request)?;
         let names = self.names()?;
-        let place = (request.target.as_path(), request.replace);
+        let place = (request.target.as_path(), self.replacing());
         let (mut survey, standing) = Survey::of_names(&machine, place, &names, &kept)?;
         if let Some(standing) = standing {
             survey.removed.append(self.vanishing(standing)?);
@@ -202,6 +202,15 @@ impl DestinationNeeds<'_> {
         Ok(Box::new(cluster))
     }
 
+    /// The names that may be replaced.
+    fn replacing(&self) -> ReplacePolicy {
+        match (self.request.replace, self.request.in_use) {
+            (false, _) => ReplacePolicy::No,
+            (true, false) => ReplacePolicy::Unused,
+            (true, true) => ReplacePolicy::Anything,
+        }
+    }
+
     fn open_names(
         &self,
         context: &RunContext,
@@ -211,11 +220,7 @@ impl DestinationNeeds<'_> {
         let scope = Scope::Names {
             side_files: self.kind == SourceKind::Sqlite,
         };
-        let replacing = match (request.replace, request.in_use) {
-            (false, _) => ReplacePolicy::No,
-            (true, false) => ReplacePolicy::Unused,
-            (true, true) => ReplacePolicy::Anything,
-        };
+        let replacing = self.replacing();
         check_moves(&request.moves)?;
         if self.trailer.is_some() {
             match moved_names::check(self.media, self.header.position, request) {
