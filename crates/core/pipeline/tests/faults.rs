@@ -561,7 +561,7 @@ fn a_restore_target_that_vanishes_is_never_a_success() {
     let first = whole.disk.steps();
     whole.run().unwrap();
     let steps = whole.disk.steps() - first;
-    // The last rename and its sync say that the old names are given up. What follows only removes them.
+    // The last rename and its sync say that the old names are given up. Later steps only remove them.
     let history = whole.disk.history();
     let last = history.iter().rposition(|(op, _)| *op == Op::Rename);
     let tidying = (history.len() - 1 - last.unwrap() - 2) as u64;

@@ -309,7 +309,7 @@ impl AppLocks {
         self.end(|owner| owner.session == session && owner.is_transaction);
     }
 
-    /// A session begins anew: its transaction, if it goes on, keeps its locks.
+    /// A session begins again: its transaction, if it goes on, keeps its locks.
     pub fn end_own(&self, session: SessionKey) {
         self.end(|owner| owner.session == session && !owner.is_transaction);
     }
