@@ -87,6 +87,8 @@ pub enum Limit {
     Cpu,
     /// All CPUs that the run may use were busy: `--max-cpu`.
     CpuCeiling,
+    /// The buffers were too few for all CPUs to work: BUFFERCOUNT, or the memory that the run may use.
+    Buffers,
     /// `--max-rate`.
     Rate,
     /// The accelerator.
@@ -101,6 +103,7 @@ impl Limit {
             Limit::Source => "source",
             Limit::Cpu => "cpu",
             Limit::CpuCeiling => "cpu_ceiling",
+            Limit::Buffers => "buffers",
             Limit::Rate => "rate",
             Limit::Engine => "engine",
             Limit::Target => "target",
@@ -112,6 +115,7 @@ impl Limit {
             Limit::Source => "the source (reading)",
             Limit::Cpu => "the CPUs (compression and checksums)",
             Limit::CpuCeiling => "the CPU limit (--max-cpu)",
+            Limit::Buffers => "the buffers (BUFFERCOUNT: too few for all CPUs)",
             Limit::Rate => "the rate limit (--max-rate)",
             Limit::Engine => "the accelerator",
             Limit::Target => "the target (writing)",
@@ -188,6 +192,7 @@ impl Counters {
         };
         let of_workers = |us: u64| us as f64 / (wall * workers as f64);
         let ceiling = sizes.cpu_ceiling.is_some();
+        let is_short_of_buffers = sizes.workers < sizes.cpus;
         let target_us = match work {
             // A backup's workers run out of buffers if the stripes' writers are too slow.
             RunKind::Backup => w.buffer_wait_us,
@@ -200,16 +205,22 @@ impl Counters {
             Limit::CpuCeiling
         } else if computing > 0.8 {
             Limit::Cpu
+        } else if is_short_of_buffers && of_workers(w.compute_us) > 0.8 {
+            Limit::Buffers
         } else {
             // A backup's workers read, wait and compute in turn: a short run may have no waits.
             let compute_us = match work {
                 RunKind::Backup => w.compute_us,
                 RunKind::Restore | RunKind::Verify => 0,
             };
+            let computed = match is_short_of_buffers {
+                true => Limit::Buffers,
+                false => Limit::Cpu,
+            };
             let spent = [
                 (w.device_wait_us, Limit::Engine),
                 (target_us, Limit::Target),
-                (compute_us, Limit::Cpu),
+                (compute_us, computed),
                 (w.read_us, Limit::Source),
             ];
             let longest = spent.into_iter().max_by_key(|(us, _)| *us);
@@ -343,6 +354,10 @@ mod tests {
             buffer_bytes_of_media: None,
             streams: 1,
         });
+        limit_of(&sizes, work, spent)
+    }
+
+    fn limit_of(sizes: &Sizes, work: RunKind, spent: &[Spent]) -> Limit {
         let counters = Counters::default();
         for (counter, seconds) in spent {
             let of_cpus = std::ptr::eq(counter(&counters), &raw const counters.compute_us);
@@ -353,7 +368,7 @@ mod tests {
             let us = seconds * 1e6 * threads as f64;
             counter(&counters).store(us as u64, Ordering::Relaxed);
         }
-        counters.limit(Duration::from_secs(10), &sizes, work)
+        counters.limit(Duration::from_secs(10), sizes, work)
     }
 
     #[test]
@@ -396,6 +411,34 @@ mod tests {
         };
         let waiting: [Spent; 1] = [(|c| &c.cpu_wait_us, 4.0)];
         assert_eq!(limit(RunKind::Backup, half, &waiting), Limit::CpuCeiling);
+    }
+
+    #[test]
+    fn cpus_that_no_buffer_reaches_are_not_the_limit() {
+        let mut sizes = Sizes::decide(&Demand {
+            algorithm: longshore_codec::Algorithm::Zstd,
+            tuning: &Tuning {
+                buffer_count: Some(1),
+                ..Tuning::default()
+            },
+            limits: &Limits::default(),
+            devices: 1,
+            volumes: 1,
+            buffer_bytes_of_media: None,
+            streams: 1,
+        });
+        assert_eq!(sizes.workers, 1);
+        sizes.cpus = 4;
+        let busy: [Spent; 2] = [(|c| &c.compute_us, 9.0), (|c| &c.read_us, 1.0)];
+        for work in [RunKind::Backup, RunKind::Restore, RunKind::Verify] {
+            assert_eq!(limit_of(&sizes, work, &busy), Limit::Buffers);
+        }
+        let half: [Spent; 2] = [(|c| &c.compute_us, 5.0), (|c| &c.read_us, 4.0)];
+        assert_eq!(limit_of(&sizes, RunKind::Backup, &half), Limit::Buffers);
+        let reading: [Spent; 2] = [(|c| &c.compute_us, 4.0), (|c| &c.read_us, 5.0)];
+        assert_eq!(limit_of(&sizes, RunKind::Backup, &reading), Limit::Source);
+        sizes.cpus = 1;
+        assert_eq!(limit_of(&sizes, RunKind::Backup, &busy), Limit::Cpu);
     }
 
     #[test]

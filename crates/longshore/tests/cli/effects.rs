@@ -247,10 +247,11 @@ fn is_progress(line: &str) -> bool {
 }
 
 /// The bottleneck of a run of a few milliseconds is chance.
-const HELD_BY: [&str; 3] = [
+const HELD_BY: [&str; 4] = [
     "the source (reading)",
     "the target (writing)",
     "the CPUs (compression and checksums)",
+    "the buffers (BUFFERCOUNT: too few for all CPUs)",
 ];
 
 /// Masks what varies between runs: times, rates, sizes, labels, identities, the bottleneck.
