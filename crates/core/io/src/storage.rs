@@ -71,7 +71,8 @@ pub struct Stat {
     pub gid: u32,
     /// Nanoseconds since the Unix epoch.
     pub mtime_ns: i64,
-    /// Nanoseconds since the Unix epoch. Changes with every change of content or attributes.
+    /// Nanoseconds since the Unix epoch. Changes with every change of content or attributes, and as a rule when one of its
+    /// names changes: by all of its names then.
     pub ctime_ns: i64,
     /// Identifies the file system (a volume); together with `ino`, the file.
     pub dev: u64,

@@ -65,9 +65,7 @@ impl HostDir {
             self.walk,
         )?)
     }
-}
 
-impl HostDir {
     fn statx(&self, name: &Path, what: StatxFlags) -> io::Result<rustix::fs::Statx> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
         self.at(name, |at| {

@@ -284,6 +284,7 @@ impl DirChange for SimDir {
                 }
                 let (from_dir, from) = (from.dir, from.name.to_owned());
                 let (to_dir, to) = (to.dir, to.name.to_owned());
+                let now_ns = state.tick();
                 state.journal(
                     dev,
                     TreeChange::Rename {
@@ -291,6 +292,7 @@ impl DirChange for SimDir {
                         from,
                         to_dir,
                         to,
+                        now_ns,
                     },
                 );
                 Ok(())

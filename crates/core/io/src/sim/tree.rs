@@ -113,6 +113,7 @@ pub(super) enum TreeChange {
         from: OsString,
         to_dir: Ino,
         to: OsString,
+        now_ns: i64,
     },
     Set {
         ino: Ino,
@@ -136,6 +137,7 @@ impl TreeChange {
                 from,
                 to_dir,
                 to,
+                ..
             } => (Some((*from_dir, &**from)), Some((*to_dir, &**to))),
             Self::Set { .. } => (None, None),
         };
@@ -268,12 +270,17 @@ impl Tree {
                 from,
                 to_dir,
                 to,
+                now_ns,
             } => {
                 let same = self.lookup(*from_dir, from) == self.lookup(*to_dir, to);
                 // Renaming one name of a file to another name of the same file leaves both.
                 if !same && let Some(ino) = self.detach(*from_dir, from) {
                     self.detach(*to_dir, to);
                     self.attach(*to_dir, to, ino);
+                    // As on Linux's file systems, by whatever name the file is seen. A sync may have kept a later time.
+                    if let Some(node) = self.nodes.get_mut(&ino) {
+                        node.ctime_ns = node.ctime_ns.max(*now_ns);
+                    }
                 }
             }
             TreeChange::Set {

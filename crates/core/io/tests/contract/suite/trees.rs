@@ -320,7 +320,9 @@ pub fn every_change_moves_the_time_of_change(place: &Place) {
     let file = put(&*place.dir, "file", b"x");
     let mut last = file.stat().unwrap().ctime_ns;
     let dir = &*place.dir;
-    let changes: [&dyn Fn(); 3] = [
+    dir.hard_link(Path::new("file"), Path::new("other"))
+        .unwrap();
+    let changes: [&dyn Fn(); 4] = [
         &|| file.write_all_at(b"y", 0, Via::Cache).unwrap(),
         &|| file.set_len(0).unwrap(),
         &|| {
@@ -330,6 +332,8 @@ pub fn every_change_moves_the_time_of_change(place: &Place) {
             };
             dir.set_attributes(Path::new("file"), &back).unwrap();
         },
+        // The open file has this change, too, which came by another of its names.
+        &|| dir.rename(Path::new("other"), Path::new("moved")).unwrap(),
     ];
     for (number, change) in changes.into_iter().enumerate() {
         // A file system's clock may tick only every few milliseconds.
