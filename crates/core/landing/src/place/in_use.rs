@@ -70,15 +70,7 @@ pub(super) fn lock(
         Err(Refusal::Io(_, e)) if e.kind() == ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(e),
     };
-    let mut magic = [0; MAGIC.len()];
-    let read = database.read_full_at(&mut magic, 0, Via::Cache);
-    let is_database =
-        read.map_err(|e| Refusal::Io(name.into(), e))? == magic.len() && magic == *MAGIC;
-    // The first transaction of a new database is in its log or its journal.
-    let has_side_file = || -> Result<bool, Refusal> {
-        Ok(is_file(dir, &beside(name, "-wal"))? || is_file(dir, &beside(name, "-journal"))?)
-    };
-    if !is_database && !has_side_file()? {
+    if !is_database(dir, name, &*database)? {
         return Ok(None);
     }
     if !dir
@@ -174,6 +166,17 @@ fn open(dir: &dyn Dir, name: &Path) -> Result<(Arc<dyn File>, bool), Refusal> {
     })
 }
 
+/// Whether an open file, which has the name in `dir`, is a database.
+fn is_database(dir: &dyn Dir, name: &Path, file: &dyn File) -> Result<bool, Refusal> {
+    let mut magic = [0; MAGIC.len()];
+    let read = file.read_full_at(&mut magic, 0, Via::Cache);
+    if read.map_err(|e| Refusal::Io(name.into(), e))? == magic.len() && magic == *MAGIC {
+        return Ok(true);
+    }
+    // The first transaction of a new database is in its log or its journal.
+    Ok(is_file(dir, &beside(name, "-wal"))? || is_file(dir, &beside(name, "-journal"))?)
+}
+
 fn is_file(dir: &dyn Dir, name: &Path) -> Result<bool, Refusal> {
     match dir.stat(name) {
         Ok(stat) => Ok(stat.kind == FileKind::File),
@@ -211,16 +214,20 @@ pub(super) fn below(dir: &dyn Dir, top: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The database that the symbolic link at `path` leads to, found without a lock.
-pub fn linked_database(storage: &dyn Storage, path: &Path) -> Option<PathBuf> {
+/// The real path of what the symbolic link at `path` leads to, and its directory; `None` if that cannot be opened.
+fn led_to(storage: &dyn Storage, path: &Path) -> Option<(PathBuf, Arc<dyn Dir>)> {
     let real = storage.canonical(path).ok()?;
     let dir = storage.dir(real.parent()?).ok()?;
+    Some((real, dir))
+}
+
+/// The database that the symbolic link at `path` leads to, found without a lock.
+pub fn linked_database(storage: &dyn Storage, path: &Path) -> Option<PathBuf> {
+    let (real, dir) = led_to(storage, path)?;
     let name = Path::new(real.file_name()?);
     let file = dir.open(name, OpenHow::Read).ok()?;
-    let mut magic = [0; MAGIC.len()];
-    let is_database = file.read_exact_at(&mut magic, 0, Via::Cache).is_ok() && magic == *MAGIC;
-    let has_log = |suffix: &&str| is_file(&*dir, &beside(name, suffix)).unwrap_or(false);
-    (is_database || ["-wal", "-journal"].iter().any(has_log)).then_some(real)
+    let is_database = is_database(&*dir, name, &*file).is_ok_and(|is| is);
+    is_database.then_some(real)
 }
 
 /// The database that the symbolic link at `path` leads to, and its use by a program; `None`: it leads to something else.
@@ -229,13 +236,10 @@ pub(super) fn behind(
     path: &Path,
     clock: &dyn Clock,
 ) -> Result<Option<(PathBuf, Option<&'static str>)>, Refusal> {
-    let Ok(real) = storage.canonical(path) else {
+    let Some((real, dir)) = led_to(storage, path) else {
         return Ok(None);
     };
     let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
-        return Ok(None);
-    };
-    let Ok(dir) = storage.dir(parent) else {
         return Ok(None);
     };
     match lock(&*dir, Path::new(name), clock) {
