@@ -37,7 +37,7 @@ pub use cluster::{
 pub use cluster_error::ClusterError;
 pub use error::{Error, at};
 pub use files::FILES_OWN;
-pub use moves::{check_moves, chosen, chosen_entry, moved, place_of};
+pub use moves::{check_moves, chosen, chosen_entry, may_be_log, moved, place_of};
 pub use options::{ClusterOptions, DatabaseChoice, RecoverySettings, SpaceOptions};
 pub use path_list::PathList;
 pub use place::{

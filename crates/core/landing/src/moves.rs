@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! - No two moves have one source or one target, and no place is outside of the target.
-//! - A log goes with its database, unless it is moved by itself.
+//! - A log goes with its database, unless it is moved by itself. Only a regular file is a log: a directory of such a name keeps
+//!   it, with what is below.
 //!
 //! Leaves to others: making way for what comes (`place/`), and which file is a log of which (`sides.rs`).
 
@@ -10,6 +11,8 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+use longshore_media::EntryKind;
 
 use crate::error::Error;
 use crate::sides::is_side_of;
@@ -47,17 +50,23 @@ pub fn chosen(only: &[PathBuf], path: &Path) -> bool {
     only.is_empty() || only.iter().any(takes)
 }
 
-/// As [`chosen`], for an entry of which it is known whether it is a directory: that is no log.
-pub fn chosen_entry(only: &[PathBuf], path: &Path, is_dir: bool) -> bool {
-    match is_dir {
-        true => only.is_empty() || only.iter().any(|only| path.starts_with(only)),
-        false => chosen(only, path),
+/// Whether an entry of this kind can be the log of a database.
+pub fn may_be_log(kind: &EntryKind) -> bool {
+    matches!(kind, EntryKind::File | EntryKind::HardLink { .. })
+}
+
+/// As [`chosen`], for an entry of which it is known whether it may be a log ([`may_be_log`]).
+pub fn chosen_entry(only: &[PathBuf], path: &Path, may_be_log: bool) -> bool {
+    match may_be_log {
+        true => chosen(only, path),
+        false => only.is_empty() || only.iter().any(|only| path.starts_with(only)),
     }
 }
 
-/// A path of the set after the moves: the longest moved ancestor decides. The log of a moved database goes with it.
-pub fn moved(moves: &[(PathBuf, PathBuf)], path: &Path) -> PathBuf {
-    let Some((from, to)) = deciding(moves, path) else {
+/// The path of an entry of the set after the moves: the longest moved ancestor decides. The log of a moved database goes with
+/// it, if the entry may be one ([`may_be_log`]).
+pub fn moved(moves: &[(PathBuf, PathBuf)], path: &Path, may_be_log: bool) -> PathBuf {
+    let Some((from, to)) = deciding(moves, path, may_be_log) else {
         return path.into();
     };
     match path.strip_prefix(from) {
@@ -72,9 +81,14 @@ pub fn moved(moves: &[(PathBuf, PathBuf)], path: &Path) -> PathBuf {
     }
 }
 
-/// The name in the target that `path` of the set takes as a whole, with everything below it: its topmost name, or what was
+/// The name in the target that an entry of the set takes as a whole, with everything below it: its topmost name, or what was
 /// asked for by itself. A name that stands there is replaced; directories above it stay.
-pub fn place_of(only: &[PathBuf], moves: &[(PathBuf, PathBuf)], path: &Path) -> PathBuf {
+pub fn place_of(
+    only: &[PathBuf],
+    moves: &[(PathBuf, PathBuf)],
+    path: &Path,
+    may_be_log: bool,
+) -> PathBuf {
     let len = |path: &Path| path.as_os_str().len();
     let named = only.iter().filter(|only| path.starts_with(only));
     let named = named.min_by_key(|only| len(only)).map(PathBuf::as_path);
@@ -85,19 +99,25 @@ pub fn place_of(only: &[PathBuf], moves: &[(PathBuf, PathBuf)], path: &Path) -> 
         // The log of a database that was named.
         None => path,
     };
-    match deciding(moves, path) {
+    match deciding(moves, path, may_be_log) {
         Some((from, to)) if len(from) > len(asked) => match path.starts_with(from) {
             true => to.clone(),
-            false => moved(moves, path),
+            false => moved(moves, path, may_be_log),
         },
-        _ => moved(moves, asked),
+        // What has others below it is a directory.
+        _ => moved(moves, asked, may_be_log && asked == path),
     }
 }
 
-fn deciding<'a>(moves: &'a [(PathBuf, PathBuf)], path: &Path) -> Option<&'a (PathBuf, PathBuf)> {
+fn deciding<'a>(
+    moves: &'a [(PathBuf, PathBuf)],
+    path: &Path,
+    may_be_log: bool,
+) -> Option<&'a (PathBuf, PathBuf)> {
+    let decides = |from: &Path| path.starts_with(from) || may_be_log && is_side_of(path, from);
     moves
         .iter()
-        .filter(|(from, _)| path.starts_with(from) || is_side_of(path, from))
+        .filter(|(from, _)| decides(from))
         .max_by_key(|(from, _)| from.as_os_str().len())
 }
 
@@ -124,11 +144,18 @@ mod tests {
             ("d/x.db-wal", "y.db-wal"),
             ("d/z.db-wal", "e/z.db-wal"),
         ] {
-            assert_eq!(moved(&moves, Path::new(path)), Path::new(to), "{path}");
+            assert_eq!(
+                moved(&moves, Path::new(path), true),
+                Path::new(to),
+                "{path}"
+            );
         }
         // A name that is moved by itself goes where it was sent.
         let moves = [moves, self::moves(&[("app.db-wal", "log")])].concat();
-        assert_eq!(moved(&moves, Path::new("app.db-wal")), Path::new("log"));
+        assert_eq!(
+            moved(&moves, Path::new("app.db-wal"), true),
+            Path::new("log")
+        );
         let only = [PathBuf::from("app.db")];
         for (path, is_taken) in [
             ("app.db", true),
@@ -138,7 +165,7 @@ mod tests {
             ("other-wal", false),
         ] {
             assert_eq!(chosen(&only, Path::new(path)), is_taken, "{path}");
-            assert_eq!(chosen_entry(&only, Path::new(path), false), is_taken);
+            assert_eq!(chosen_entry(&only, Path::new(path), true), is_taken);
         }
         // A directory of a log's name is somebody's, and would come without what is below it.
         for (path, is_taken) in [
@@ -147,7 +174,7 @@ mod tests {
             ("app.db-journal", false),
         ] {
             assert_eq!(
-                chosen_entry(&only, Path::new(path), true),
+                chosen_entry(&only, Path::new(path), false),
                 is_taken,
                 "{path}"
             );
@@ -172,8 +199,34 @@ mod tests {
         ];
         for (only, list, path, place) in cases {
             let only: Vec<PathBuf> = only.iter().map(PathBuf::from).collect();
-            let found = place_of(&only, &moves(list), Path::new(path));
+            let found = place_of(&only, &moves(list), Path::new(path), true);
             assert_eq!(found, Path::new(place), "{only:?} {list:?} {path}");
         }
+    }
+
+    /// Goal: what only has the name of a log stays where it is when the database of that name is moved, and all of it.
+    #[test]
+    fn a_directory_with_the_name_of_a_log_stays_together_when_the_database_is_moved() {
+        let moves = moves(&[("app.db", "x"), ("d/app.db", "d/x")]);
+        for only in [&[][..], &[PathBuf::from("app.db-journal")]] {
+            for (path, may_be_log) in [
+                ("app.db-journal", false),
+                ("app.db-journal/one", true),
+                ("app.db-journal/sub", false),
+            ] {
+                let path = Path::new(path);
+                assert_eq!(moved(&moves, path, may_be_log), path);
+                let place = place_of(only, &moves, path, may_be_log);
+                assert_eq!(place, Path::new("app.db-journal"), "{path:?} {only:?}");
+            }
+        }
+        let (below, link) = (Path::new("d/app.db-wal/one"), Path::new("d/app.db-wal"));
+        assert_eq!(moved(&moves, below, true), below);
+        assert_eq!(place_of(&[], &moves, below, true), Path::new("d"));
+        assert_eq!(moved(&moves, link, false), link);
+        let link = EntryKind::Symlink { target: "y".into() };
+        assert!(!may_be_log(&link) && !may_be_log(&EntryKind::Dir));
+        let name = EntryKind::HardLink { target: "y".into() };
+        assert!(may_be_log(&name) && may_be_log(&EntryKind::File));
     }
 }

@@ -221,7 +221,7 @@ pub fn record_restore(
     }
     let restored = |path: &Path| RestoredFile {
         path: path.into(),
-        destination: request.target.join(moved(&request.moves, path)),
+        destination: request.target.join(moved(&request.moves, path, true)),
     };
     let wanted =
         |p: &Path| request.only.is_empty() || request.only.iter().any(|o| p.starts_with(o));

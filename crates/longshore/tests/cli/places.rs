@@ -376,7 +376,6 @@ fn a_tree_with_a_restores_own_directory_can_be_restored() {
     assert_eq!(stage.all_names("out"), ["file"]);
 }
 
-/// Goal: a restore by a user who cannot give files away says so, unless they are the user's own.
 #[test]
 fn a_directory_with_a_logs_name_is_no_log() {
     let stage = Stage::new();
@@ -391,8 +390,17 @@ fn a_directory_with_a_logs_name_is_no_log() {
     let read = |name: &str| std::fs::read(stage.path(name)).unwrap();
     assert_eq!(read("to/app"), b"old");
     assert_eq!(read("to/app-journal/mine"), b"new");
+    // It does not go with a database that is moved, either: what is below it has its old path.
+    for dry in [" --dry-run", ""] {
+        let line = format!("restore tree.bak --to moved --move app=sub/x{dry}");
+        stage.line(&line).exits(0);
+    }
+    assert_eq!(stage.all_names("moved"), ["app-journal", "sub"]);
+    assert_eq!(stage.all_names("moved/app-journal"), ["kept"]);
+    assert_eq!(stage.all_names("moved/sub"), ["x"]);
 }
 
+/// Goal: a restore by a user who cannot give files away says so, unless they are the user's own.
 #[test]
 fn owners_and_set_id_bits_that_are_lost_are_told() {
     // SAFETY: `geteuid` demands nothing and cannot fail.

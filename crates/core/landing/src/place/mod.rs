@@ -63,7 +63,7 @@ use crate::error::Error;
 use crate::files::files_of;
 use crate::locked_target::{LockedTarget, STAGING};
 use crate::mounts::{mounts_below, refuse_mounted};
-use crate::moves::{check_moves, moved, place_of};
+use crate::moves::{check_moves, may_be_log, moved, place_of};
 use crate::path_list::PathList;
 use crate::protected::ProtectedFiles;
 use crate::running::refuse_running;
@@ -251,7 +251,12 @@ impl Target {
     /// Topmost names of places that may have several components.
     fn merged_tops(&self) -> HashSet<OsString> {
         let moved_to = self.moves.iter().map(|(_, to)| to.clone());
-        let chosen = self.only.iter().map(|only| moved(&self.moves, only));
+        // Of what was asked for it is not known yet whether it is a log.
+        let asked = |may_be_log| {
+            let only = self.only.iter();
+            only.map(move |only| moved(&self.moves, only, may_be_log))
+        };
+        let chosen = asked(true).chain(asked(false));
         let nested = moved_to
             .chain(chosen)
             .filter(|place| place.iter().count() > 1);
@@ -273,12 +278,17 @@ impl Target {
         self.dir.free_bytes().ok()
     }
 
-    /// The staged path of an entry; refuses names that exist in the target.
+    /// The staged path of a file; refuses names that exist in the target.
     fn staged(&self, path: &Path) -> Result<PathBuf, Error> {
-        let name = moved(&self.moves, path);
+        self.staged_entry(path, &EntryKind::File)
+    }
+
+    fn staged_entry(&self, path: &Path, kind: &EntryKind) -> Result<PathBuf, Error> {
+        let may_be_log = may_be_log(kind);
+        let name = moved(&self.moves, path, may_be_log);
         let place = match (&*self.only, &*self.moves) {
             ([], []) => Cow::Borrowed(path.iter().next().map_or(path, Path::new)),
-            (only, moves) => Cow::Owned(place_of(only, moves, path)),
+            (only, moves) => Cow::Owned(place_of(only, moves, path, may_be_log)),
         };
         if !self.places.lock().contains(&*place) {
             self.check_free(&place)?;
@@ -452,7 +462,7 @@ impl Target {
 
 impl RootContent for Target {
     fn put_name(&self, entry: &Entry) -> Result<(), Error> {
-        let name = self.staged(&entry.path)?;
+        let name = self.staged_entry(&entry.path, &entry.kind)?;
         self.ensure_parents(&name)?;
         match &entry.kind {
             EntryKind::File if entry.len > 0 => {

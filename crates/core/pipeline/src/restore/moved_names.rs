@@ -13,7 +13,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use longshore_landing::{Error as LandingError, chosen_entry, moved};
+use longshore_landing::{Error as LandingError, chosen_entry, may_be_log, moved};
 use longshore_media::{EntryKind, Item, MediaSet};
 
 use crate::Error;
@@ -56,9 +56,9 @@ fn each(
     media.items(position, |item| {
         if let Item::Entry(entry) = item
             && entry.first
-            && chosen_entry(only, &entry.path, entry.kind == EntryKind::Dir)
+            && chosen_entry(only, &entry.path, may_be_log(&entry.kind))
         {
-            let to = moved(&request.moves, &entry.path);
+            let to = moved(&request.moves, &entry.path, may_be_log(&entry.kind));
             seen(&entry.path, &to, entry.kind == EntryKind::Dir);
         }
     })?;

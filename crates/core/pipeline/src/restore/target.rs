@@ -14,11 +14,9 @@ use std::path::{Path, PathBuf};
 use longshore_landing::{
     Cluster, ClusterError, Destination, Error as LandingError, KnownFiles, Outline, PathList,
     ProtectedFiles, ReplacePolicy, Scope, StandingNames, Survey, SurveyedNames, Target,
-    check_moves, chosen_entry, moved, place_of,
+    check_moves, chosen_entry, may_be_log, moved, place_of,
 };
-use longshore_media::{
-    BackupType, DeviceSpec, Entry, EntryKind, Item, MediaSet, SetHeader, SetTrailer,
-};
+use longshore_media::{BackupType, DeviceSpec, Entry, Item, MediaSet, SetHeader, SetTrailer};
 use longshore_source::SourceKind;
 
 use super::databases::EmptiedDatabases;
@@ -121,8 +119,8 @@ impl DestinationNeeds<'_> {
         let mut moves: Vec<&(PathBuf, PathBuf)> = request.moves.iter().collect();
         self.media.items(self.header.position, |item| {
             if let Item::Entry(entry) = item {
-                let is_dir = entry.kind == EntryKind::Dir;
-                let is_wanted = chosen_entry(&request.only, &entry.path, is_dir);
+                let may_be_log = may_be_log(&entry.kind);
+                let is_wanted = chosen_entry(&request.only, &entry.path, may_be_log);
                 only.retain(|only| !entry.path.starts_with(only));
                 moves.retain(|(from, _)| !is_wanted || !entry.path.starts_with(from));
             }
@@ -147,9 +145,10 @@ impl DestinationNeeds<'_> {
         let request = self.request;
         self.media.items(self.header.position, |item| {
             if let Item::Entry(entry) = item
-                && chosen_entry(&request.only, &entry.path, entry.kind == EntryKind::Dir)
+                && chosen_entry(&request.only, &entry.path, may_be_log(&entry.kind))
             {
-                each(&entry, &moved(&request.moves, &entry.path));
+                let to = moved(&request.moves, &entry.path, may_be_log(&entry.kind));
+                each(&entry, &to);
             }
         })?;
         Ok(())
@@ -160,7 +159,8 @@ impl DestinationNeeds<'_> {
         let request = self.request;
         let mut names = SurveyedNames::default();
         self.each_name(|entry, name| {
-            let place = place_of(&request.only, &request.moves, &entry.path);
+            let may_be_log = may_be_log(&entry.kind);
+            let place = place_of(&request.only, &request.moves, &entry.path, may_be_log);
             names.add(place, name, &entry.kind);
         })?;
         Ok(names)

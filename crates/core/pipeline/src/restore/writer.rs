@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use longshore_io::crc32c_zeros;
 use longshore_landing::{
-    DeltaResult, Destination, Error as LandingError, FilePiece, chosen, chosen_entry,
+    DeltaResult, Destination, Error as LandingError, FilePiece, chosen, chosen_entry, may_be_log,
 };
 use longshore_media::{Entry, EntryKind, Error as MediaError, Extent, Item, Mark, MediaSet};
 use parking_lot::Mutex;
@@ -131,8 +131,8 @@ impl<'a> Writer<'a> {
         if set > 0 {
             return self.put_pieces(set, entry, parts);
         }
-        let is_dir = entry.kind == EntryKind::Dir;
-        if !self.is_wanted(&entry.path) || !chosen_entry(self.only, &entry.path, is_dir) {
+        let may_be_log = may_be_log(&entry.kind);
+        if !self.is_wanted(&entry.path) || !chosen_entry(self.only, &entry.path, may_be_log) {
             return Ok(());
         }
         for ((from, _), moved) in self.moves.iter().zip(&self.moved) {
