@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! - The journal has its name when it is whole and durable.
-//! - A name is known by its number and its content's marks, so that a name of somebody else is not taken for ours.
+//! - A name is known by its number, its birth and its content's marks, so that a name of somebody else is not taken for ours.
+//! - No mark is one that a rename changes: a switch renames what it has recorded, and taking it back does so again.
 //!
 //! Leaves to others: what the places are, and what goes back (`swap.rs`).
 
@@ -11,43 +12,75 @@ use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use longshore_io::{Dir, OpenHow, Stat, Via};
+use longshore_io::{Dir, FileKind, OpenHow, Stat, Via};
 
 use super::layout::{MOVING, MOVING_NEW};
 use crate::locked_target::STAGING;
 
 /// The first line.
-const HEAD: &[u8] = b"longshore switch 1\n";
+const HEAD: &[u8] = b"longshore switch 2\n";
 /// The last record: without it the journal is not whole.
 const END: &[u8] = b"end";
+/// The birth of a name on a file system that records none.
+const NO_BIRTH: &str = "-";
 
 /// A name that gets a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Arrival {
     pub(super) place: PathBuf,
     ino: u64,
+    /// Nanoseconds since the Unix epoch; `None`: the file system records none.
+    birth_ns: Option<i64>,
+    marks: Marks,
+}
+
+/// The content and the rights of a file, as far as its attributes tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Marks {
     len: u64,
     mtime_ns: i64,
+    mode: u32,
+    owner: (u32, u32),
+}
+
+impl Marks {
+    fn of(stat: &Stat) -> Marks {
+        Marks {
+            len: stat.len,
+            mtime_ns: stat.mtime_ns,
+            mode: stat.mode,
+            owner: (stat.uid, stat.gid),
+        }
+    }
 }
 
 impl Arrival {
-    pub(super) fn of(place: &Path, staged: &Stat) -> Arrival {
+    /// The arrival at `place` of what is staged as `name` and was found so.
+    pub(super) fn of(dir: &dyn Dir, name: &Path, place: &Path, staged: &Stat) -> Arrival {
         Arrival {
             place: place.to_path_buf(),
             ino: staged.ino,
-            len: staged.len,
-            mtime_ns: staged.mtime_ns,
+            birth_ns: birth(dir, name, staged),
+            marks: Marks::of(staged),
         }
     }
 
-    /// Whether it is this file or directory.
-    pub(super) fn is(&self, found: &Stat) -> bool {
-        self.ino == found.ino
+    /// Whether `name` in `dir`, which was found so, is this file or directory, by this name or another.
+    pub(super) fn is(&self, dir: &dyn Dir, name: &Path, found: &Stat) -> bool {
+        self.ino == found.ino && self.birth_ns == birth(dir, name, found)
     }
 
-    /// Whether a file has the content with which it arrived.
+    /// Whether a file has the content and the rights with which it arrived.
     pub(super) fn is_unchanged(&self, found: &Stat) -> bool {
-        (self.len, self.mtime_ns) == (found.len, found.mtime_ns)
+        self.marks == Marks::of(found)
+    }
+}
+
+/// A birth that cannot be asked for is as one that is not recorded: then the number decides.
+fn birth(dir: &dyn Dir, name: &Path, found: &Stat) -> Option<i64> {
+    match found.kind {
+        FileKind::File | FileKind::Dir | FileKind::Symlink => dir.birth_ns(name).ok().flatten(),
+        FileKind::Other => None,
     }
 }
 
@@ -57,7 +90,16 @@ pub(super) fn write(dir: &dyn Dir, arrivals: &[Arrival]) -> io::Result<()> {
     let (new, name) = (staging.join(MOVING_NEW), staging.join(MOVING));
     let mut bytes = HEAD.to_vec();
     for one in arrivals {
-        bytes.extend(format!("{} {} {} ", one.ino, one.len, one.mtime_ns).as_bytes());
+        let Marks {
+            len,
+            mtime_ns,
+            mode,
+            owner: (uid, gid),
+        } = one.marks;
+        let birth = one.birth_ns.map(|ns| ns.to_string());
+        let birth = birth.as_deref().unwrap_or(NO_BIRTH);
+        let ino = one.ino;
+        bytes.extend(format!("{ino} {birth} {len} {mtime_ns} {mode} {uid} {gid} ").as_bytes());
         bytes.extend(one.place.as_os_str().as_bytes());
         bytes.push(0);
     }
@@ -85,20 +127,37 @@ fn parse(bytes: &[u8]) -> Option<Vec<Arrival>> {
     let records = records.split(|byte| *byte == 0);
     let mut arrivals = Vec::new();
     for record in records.filter(|record| !record.is_empty()) {
-        let mut fields = record.splitn(4, |byte| *byte == b' ');
-        let mut number = || std::str::from_utf8(fields.next()?).ok();
-        let (ino, len, mtime) = (number()?, number()?, number()?);
+        let mut fields = record.splitn(8, |byte| *byte == b' ');
+        let ino = number(&mut fields)?;
+        let birth_ns = match text(&mut fields)? {
+            NO_BIRTH => None,
+            birth => Some(birth.parse().ok()?),
+        };
+        let marks = Marks {
+            len: number(&mut fields)?,
+            mtime_ns: number(&mut fields)?,
+            mode: number(&mut fields)?,
+            owner: (number(&mut fields)?, number(&mut fields)?),
+        };
         let place = PathBuf::from(OsStr::from_bytes(fields.next()?));
         // Nothing outside the target is moved, whoever wrote the journal.
         longshore_media::manifest::safe_path(place.as_os_str().as_bytes()).ok()?;
         arrivals.push(Arrival {
             place,
-            ino: ino.parse().ok()?,
-            len: len.parse().ok()?,
-            mtime_ns: mtime.parse().ok()?,
+            ino,
+            birth_ns,
+            marks,
         });
     }
     Some(arrivals)
+}
+
+fn text<'a>(fields: &mut impl Iterator<Item = &'a [u8]>) -> Option<&'a str> {
+    std::str::from_utf8(fields.next()?).ok()
+}
+
+fn number<'a, T: std::str::FromStr>(fields: &mut impl Iterator<Item = &'a [u8]>) -> Option<T> {
+    text(fields)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -113,16 +172,21 @@ mod tests {
         disk.write_file(Path::new("/d").join(STAGING).join("lock"), b"")
             .unwrap();
         let dir = disk.dir(Path::new("/d")).unwrap();
-        let arrival = |name: &[u8], mtime_ns| Arrival {
+        let arrival = |name: &[u8], mtime_ns, birth_ns| Arrival {
             place: OsStr::from_bytes(name).into(),
             ino: u64::MAX,
-            len: 7,
-            mtime_ns,
+            birth_ns,
+            marks: Marks {
+                len: 7,
+                mtime_ns,
+                mode: 0o644,
+                owner: (1, u32::MAX),
+            },
         };
         let all = [
-            arrival(b"a b\n\xff", -5),
-            arrival(b"etc/one", 0),
-            arrival(b"end", 1),
+            arrival(b"a b\n\xff", -5, None),
+            arrival(b"etc/one", 0, Some(-1)),
+            arrival(b"end", 1, Some(i64::MAX)),
         ];
         write(&*dir, &all).unwrap();
         assert_eq!(read(&*dir).unwrap().0, all);
@@ -131,7 +195,10 @@ mod tests {
         for len in 0..whole.len() {
             assert_eq!(parse(&whole[..len]), None, "{len}");
         }
-        let outside = [HEAD, b"1 1 1 ../x\0", END].concat();
-        assert_eq!(parse(&outside), None);
+        for (name, is_read) in [("x", true), ("../x", false)] {
+            let record = format!("1 - 1 1 1 1 1 {name}\0");
+            let journal = [HEAD, record.as_bytes(), END].concat();
+            assert_eq!(parse(&journal).is_some(), is_read, "{name}");
+        }
     }
 }

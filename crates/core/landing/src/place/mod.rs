@@ -57,6 +57,7 @@ pub use self::layout::{DELTA, DELTA_CONTROL, LOST_AND_FOUND};
 use self::layout::{DISPLACED, GONE, MOVING_NEW};
 pub use self::names::standing;
 use self::partial_file::{OPEN_MAX, PartialFile};
+use self::swap::FileGroup;
 pub use self::swap::{check_above, refuse_foreign_log};
 pub use self::watch::{EACH_MAX, OpenFiles};
 use crate::error::Error;
@@ -64,7 +65,6 @@ use crate::files::files_of;
 use crate::locked_target::{LockedTarget, STAGING};
 use crate::mounts::{mounts_below, refuse_mounted};
 use crate::moves::{check_moves, may_be_log, moved, place_of};
-use crate::path_list::PathList;
 use crate::protected::ProtectedFiles;
 use crate::running::refuse_running;
 use crate::sides::base_of;
@@ -110,12 +110,10 @@ pub struct Target {
     places: Mutex<HashSet<PathBuf>>,
     /// Topmost names below which places with several components may be.
     merged: HashSet<OsString>,
-    /// Those of them that are places themselves.
-    wholes: Mutex<HashSet<OsString>>,
-    /// Places with several components.
+    /// The places at or below them.
     nested: Mutex<BTreeSet<PathBuf>>,
-    /// Names that vanished with directories that were replaced.
-    removed: Mutex<PathList>,
+    /// What has got its names.
+    switched: Vec<FileGroup>,
     growing: Mutex<HashMap<PathBuf, PartialFile>>,
     /// Space reserved and not yet written, and its limit.
     reserved: AtomicU64,
@@ -186,9 +184,8 @@ impl Target {
             known_dirs: Mutex::default(),
             places: Mutex::default(),
             merged: HashSet::new(),
-            wholes: Mutex::default(),
             nested: Mutex::default(),
-            removed: Mutex::default(),
+            switched: Vec::new(),
             growing: Mutex::default(),
             reserved: AtomicU64::new(0),
             // Files that fit without reservations must fit with them.
@@ -740,11 +737,10 @@ impl Destination for Target {
         self.move_in(&closed)?;
         self.give_up_displaced()?;
         self.stand();
-        let removed = std::mem::take(&mut *self.removed.lock());
         let replaces = self.switches_names() && self.replacing != ReplacePolicy::No;
-        Ok(replaces.then_some(DeltaResult {
+        Ok(replaces.then(|| DeltaResult {
             rewritten_bytes: None,
-            removed,
+            removed: self.removed(),
         }))
     }
 }

@@ -7,14 +7,17 @@
 //! Invariants
 //! - A journal of all places is durable before the first of them changes, until the restore is complete: whatever ends the
 //!   restore, the next one puts back every old name and takes back every new one.
-//! - What was changed since a killed restore is not taken back: the next restore is refused until somebody decided.
+//! - What was changed since a killed restore is not taken back: the next restore is refused until somebody decided. A rename
+//!   changes a file's time by all of its names (hard links), so a later time alone says nothing of a file that has a place, too:
+//!   its other marks do.
 //! - The file comes before its log when both are set aside, and after it when both get their names.
 //! - Directories above a place stay as they are.
 //!
 //! Leaves to others: directories that are replaced as a whole (`names.rs`), and what a place is (`moves.rs`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::io::ErrorKind;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 use longshore_io::{Dir, FileKind, Stat};
@@ -25,6 +28,7 @@ use super::journal::{Arrival, read, write};
 use super::layout::{GONE, MOVING};
 use crate::error::Error;
 use crate::locked_target::STAGING;
+use crate::path_list::PathList;
 use crate::sides::{base_of, sides_of};
 use crate::tree::{OPEN_TO_US, is_absent, remove_tree};
 
@@ -50,6 +54,10 @@ fn aside(place: &Path) -> PathBuf {
     Path::new(STAGING).join("old").join(place)
 }
 
+fn given_up(place: &Path) -> PathBuf {
+    Path::new(STAGING).join(GONE).join(place)
+}
+
 fn parent(place: &Path) -> &Path {
     place.parent().unwrap_or(Path::new(""))
 }
@@ -72,12 +80,16 @@ impl Target {
         let list = self.dir.dir(&new).and_then(|dir| dir.list()?.collect());
         let mut tops: Vec<std::ffi::OsString> = list.map_err(self.at("list", &new))?;
         tops.sort();
-        let (nested, wholes) = (self.nested.lock(), self.wholes.lock());
+        let nested = self.nested.lock();
         let mut places = Vec::with_capacity(tops.len());
         for top in tops {
-            let below: Vec<&PathBuf> = nested.iter().filter(|p| p.starts_with(&top)).collect();
-            if below.is_empty() || wholes.contains(&top) {
-                places.push(top.into());
+            let top = Path::new(&top);
+            // Paths are in the order of their components: what is below a name comes right after it.
+            let from = (Bound::Included(top), Bound::Unbounded);
+            let below = nested.range::<Path, _>(from);
+            let mut below = below.take_while(|place| place.starts_with(top)).peekable();
+            if below.peek().is_none_or(|place| *place == top) {
+                places.push(top.to_path_buf());
                 continue;
             }
             let mut merged = BTreeSet::new();
@@ -116,13 +128,16 @@ impl Target {
         Ok(())
     }
 
-    fn groups(&self) -> Result<Vec<FileGroup>, Error> {
+    /// All groups, and everything that arrives with them in its order.
+    fn groups(&self) -> Result<(Vec<FileGroup>, Vec<Arrival>), Error> {
         let places = self.staged_places()?;
-        let mut is_file = std::collections::HashMap::with_capacity(places.len());
+        let mut is_file = HashMap::with_capacity(places.len());
+        let mut arrivals = HashMap::with_capacity(places.len());
         for place in &places {
             let name = staged(place);
             let found = self.dir.stat(&name).map_err(self.at("look at", &name))?;
             is_file.insert(place.clone(), found.kind == FileKind::File);
+            arrivals.insert(place, Arrival::of(&*self.dir, &name, place, &found));
         }
         let with_file = |place: &Path| {
             let base = base_of(place.as_os_str()).map(Path::new);
@@ -141,7 +156,10 @@ impl Target {
                 sides: sides.collect(),
             });
         }
-        Ok(groups)
+        let arriving = groups.iter().flat_map(FileGroup::arriving);
+        let arrivals = arriving.filter_map(|place| arrivals.remove(place));
+        let arrivals = arrivals.collect();
+        Ok((groups, arrivals))
     }
 
     /// The names that must make way for a group, the file before its logs.
@@ -198,14 +216,8 @@ impl Target {
 
     /// Gives every staged name its place. If that fails, the caller puts everything back.
     pub(super) fn switch_names(&mut self, closed: &LateAttributes) -> Result<(), Error> {
-        let groups = self.groups()?;
+        let (groups, arrivals) = self.groups()?;
         self.check_groups(&groups)?;
-        let mut arrivals = Vec::with_capacity(groups.len());
-        for place in groups.iter().flat_map(FileGroup::arriving) {
-            let name = staged(place);
-            let found = self.dir.stat(&name).map_err(self.at("look at", &name))?;
-            arrivals.push(Arrival::of(place, &found));
-        }
         write(&*self.dir, &arrivals).map_err(self.at("write", &Path::new(STAGING).join(MOVING)))?;
         for group in &groups {
             self.make_way(group)?;
@@ -215,9 +227,7 @@ impl Target {
         for dir in parents {
             self.sync_in(dir)?;
         }
-        if self.replacing != ReplacePolicy::No {
-            groups.iter().for_each(|group| self.note_removed(group));
-        }
+        self.switched = groups;
         Ok(())
     }
 
@@ -275,27 +285,30 @@ impl Target {
         self.dir.sync(dir).map_err(self.at("sync", dir))
     }
 
-    /// Notes what the set does not have of a directory that was replaced, and logs of a file that was. A directory that this
-    /// user may not list is left out.
-    fn note_removed(&self, group: &FileGroup) {
-        let mut removed = self.removed.lock();
-        let logs =
-            sides_of(&group.main).filter(|side| group.is_file && !group.sides.contains(side));
-        for log in logs.filter(|log| self.dir.stat(&aside(log)).is_ok()) {
-            removed.add(self.path.join(log));
-        }
-        let mut stack = vec![group.main.clone()];
-        while let Some(below) = stack.pop() {
-            let names = self.dir.dir(&aside(&below)).and_then(|dir| dir.list());
-            for name in names.into_iter().flatten().flatten() {
-                let name = below.join(name);
-                match self.dir.stat(&name) {
-                    Err(e) if is_absent(&e) => removed.add(self.path.join(&name)),
-                    Ok(found) if found.kind == FileKind::Dir => stack.push(name),
-                    _ => {}
+    /// What the set does not have of directories that were replaced, and logs of files that were, after they were given up: a
+    /// kill during the walk leaves the restore complete. A directory that this user may not list is left out.
+    pub(super) fn removed(&self) -> PathList {
+        let mut removed = PathList::default();
+        for group in &self.switched {
+            let logs =
+                sides_of(&group.main).filter(|side| group.is_file && !group.sides.contains(side));
+            for log in logs.filter(|log| self.dir.stat(&given_up(log)).is_ok()) {
+                removed.add(self.path.join(log));
+            }
+            let mut stack = vec![group.main.clone()];
+            while let Some(below) = stack.pop() {
+                let names = self.dir.dir(&given_up(&below)).and_then(|dir| dir.list());
+                for name in names.into_iter().flatten().flatten() {
+                    let name = below.join(name);
+                    match self.dir.stat(&name) {
+                        Err(e) if is_absent(&e) => removed.add(self.path.join(&name)),
+                        Ok(found) if found.kind == FileKind::Dir => stack.push(name),
+                        _ => {}
+                    }
                 }
             }
         }
+        removed
     }
 
     /// Whether the journal of a switch is there.
@@ -322,7 +335,7 @@ impl Target {
             }
         }
         for one in back.iter().filter(|_| carefully) {
-            self.check_unused(one, since_ns, &known)?;
+            self.check_unused(one, (&arrivals, since_ns), &known)?;
         }
         let parents: BTreeSet<&Path> = known.iter().map(|place| parent(place)).collect();
         let sync = || parents.iter().try_for_each(|dir| self.sync_in(dir));
@@ -387,7 +400,7 @@ impl Target {
         let was_displaced = self.look(&aside(&one.place))?.is_some();
         match (is_waiting, was_displaced) {
             (true, false) => Ok(false),
-            (false, _) if one.is(&found) => Ok(true),
+            (false, _) if one.is(&*self.dir, &one.place, &found) => Ok(true),
             // It arrived, and somebody has replaced it since.
             (false, false) if !carefully => Ok(false),
             (false, true) if !carefully => Ok(true),
@@ -406,7 +419,7 @@ impl Target {
     fn check_unused(
         &self,
         one: &Arrival,
-        since_ns: i64,
+        (arrivals, since_ns): (&[Arrival], i64),
         known: &BTreeSet<&Path>,
     ) -> Result<(), Error> {
         let Some(found) = self.look(&one.place)? else {
@@ -437,7 +450,7 @@ impl Target {
                 let Some(found) = self.look(&name)? else {
                     continue;
                 };
-                if found.ctime_ns > since_ns {
+                if found.ctime_ns > since_ns && !self.was_renamed(arrivals, &name, &found) {
                     return Err(self.killed(&name));
                 }
                 if found.kind == FileKind::Dir {
@@ -446,6 +459,14 @@ impl Target {
             }
         }
         Ok(())
+    }
+
+    /// Whether the switch itself, or a taking back that was killed, explains that a file was changed after the journal was
+    /// written: it has a place by another name, by which it was renamed, and everything but the time is as it arrived.
+    fn was_renamed(&self, arrivals: &[Arrival], name: &Path, found: &Stat) -> bool {
+        let is_place =
+            |other: &Arrival| other.is_unchanged(found) && other.is(&*self.dir, name, found);
+        found.kind != FileKind::Dir && arrivals.iter().any(is_place)
     }
 
     /// Moves a name that has arrived back to where it was staged, and what was made next to it.
@@ -523,12 +544,8 @@ impl Target {
 
     /// Notes a place that the restore takes.
     pub(super) fn note_place(&self, place: &Path) {
-        let Some(top) = place.iter().next().filter(|top| self.merged.contains(*top)) else {
-            return;
-        };
-        if place == Path::new(top) {
-            self.wholes.lock().insert(top.to_owned());
-        } else {
+        let top = place.iter().next();
+        if top.is_some_and(|top| self.merged.contains(top)) {
             self.nested.lock().insert(place.to_path_buf());
         }
     }

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Barrier};
 
-use longshore_io::{Clock, Fault, Host, HostClock, Op, OpenHow, SimClock, SimDisk, Storage};
+use longshore_io::{
+    Attributes, Clock, Fault, Host, HostClock, Op, OpenHow, SimClock, SimDisk, Storage,
+};
 use longshore_media::{Entry, EntryKind, Extent};
 
 use crate::error::Error;
@@ -561,47 +563,171 @@ fn names_that_were_replaced_one_by_one_go_back_together() {
     let mut done = old.clone();
     done.remove(Path::new("app.db-wal"));
     done.extend(new.clone());
-    let prepared = |seed: u64| {
-        let disk = SimDisk::new(seed);
-        disk.mount("/data").unwrap();
-        for (name, content) in &old {
-            disk.write_file(Path::new("/data").join(name), content.as_bytes())
-                .unwrap();
-        }
-        disk.settle();
-        disk
-    };
+    goes_back_together(&old, &done, |disk| replace_chosen(disk, &new));
+}
+
+/// Cuts the power at each step of a restore, and at each step of the repair by the next one.
+///
+/// # Panics
+/// If that is refused, or finds neither all `old` names nor all that are `done`.
+fn goes_back_together(old: &Files, done: &Files, restore: impl Fn(&SimDisk) -> Result<(), Error>) {
     let repair = |disk: &SimDisk| open_names(disk, ReplacePolicy::No).map(drop);
-    let probe = prepared(1);
+    let probe = standing_in(1, old);
     let before = probe.steps();
-    replace_chosen(&probe, &new).unwrap();
-    assert_eq!(tree(&probe), done);
+    restore(&probe).unwrap();
+    assert_eq!(tree(&probe), *done);
     let steps = probe.steps() - before;
     let mut mixed = 0;
     for step in 0..=steps {
-        let disk = prepared(step);
+        let disk = standing_in(step, old);
         let at = disk.steps() + step;
-        let told = replace_chosen(&disk.cut_power_at(at), &new).is_ok();
+        let told = restore(&disk.cut_power_at(at)).is_ok();
         for image in disk.images(3) {
             let what = format!("cut at {step} of {steps}");
             let found = tree(&image);
-            mixed += usize::from(found != old && found != done);
+            mixed += usize::from(found != *old && found != *done);
             let probe = image.images(1).remove(0);
             let before = probe.steps();
             repair(&probe).unwrap_or_else(|e| panic!("{what}: {e}: {found:?}"));
             let after = tree(&probe);
-            assert!(after == done || after == old && !told, "{what}: {after:?}");
+            assert!(
+                after == *done || after == *old && !told,
+                "{what}: {after:?}"
+            );
             for step in 0..probe.steps() - before {
                 let disk = image.images(1).remove(0);
                 let _cut = repair(&disk.cut_power_at(disk.steps() + step));
                 for again in disk.images(2) {
-                    repair(&again).unwrap();
+                    repair(&again).unwrap_or_else(|e| panic!("{what}, again at {step}: {e}"));
                     assert_eq!(tree(&again), after, "{what}, again at {step}");
                 }
             }
         }
     }
     assert!(mixed > 0, "{steps} steps");
+}
+
+fn standing_in(seed: u64, files: &Files) -> SimDisk {
+    let disk = SimDisk::new(seed);
+    disk.mount("/data").unwrap();
+    for (name, content) in files {
+        disk.write_file(Path::new("/data").join(name), content.as_bytes())
+            .unwrap();
+    }
+    disk.settle();
+    disk
+}
+
+/// Restores `d/x` with two further names, `l` and `m`, and `z`, over what stands there.
+fn replace_linked(disk: &SimDisk) -> Result<(), Error> {
+    let target = open_names(disk, ReplacePolicy::Unused)?;
+    let whole = Extent { offset: 0, len: 3 };
+    for name in ["d/x", "z"] {
+        let file = entry(name, EntryKind::File, 3);
+        RootContent::put_data(&target, &file, &[(whole, b"new")])?;
+    }
+    for name in ["l", "m"] {
+        let target_of = EntryKind::HardLink {
+            target: "d/x".into(),
+        };
+        RootContent::put_name(&target, &entry(name, target_of, 0))?;
+    }
+    Box::new(target).finish().map(drop)
+}
+
+/// Goal: a rename, which changes the time of a file by all of its names, is not taken for somebody's change.
+#[test]
+fn a_file_with_several_names_goes_back_by_all_of_them() {
+    let old = files(&[("d/x", "old"), ("d/y", "old"), ("m", "old"), ("z", "old")]);
+    let done = files(&[("d/x", "new"), ("l", "new"), ("m", "new"), ("z", "new")]);
+    goes_back_together(&old, &done, replace_linked);
+}
+
+/// Goal: the time of a file that a switch has renamed says nothing, and yet no change of somebody else is taken back.
+#[test]
+fn a_file_with_several_names_that_was_changed_since_a_power_cut_is_kept() {
+    fn set(disk: &SimDisk, name: &str, attributes: Attributes) {
+        let dir = disk.dir(Path::new("/data")).unwrap();
+        dir.set_attributes(Path::new(name), &attributes).unwrap();
+    }
+    fn replace(disk: &SimDisk, name: &str) {
+        let dir = disk.dir(Path::new("/data")).unwrap();
+        dir.remove_file(Path::new(name)).unwrap();
+        disk.write_file(Path::new("/data").join(name), b"new")
+            .unwrap();
+    }
+    let changes: [(&str, fn(&SimDisk)); 6] = [
+        ("written", |disk| {
+            disk.write_file("/data/d/x", b"own").unwrap();
+        }),
+        ("written by its place", |disk| {
+            disk.write_file("/data/m", b"own").unwrap();
+        }),
+        ("opened to others", |disk| {
+            let mode = Some(0o777);
+            set(
+                disk,
+                "d/x",
+                Attributes {
+                    mode,
+                    ..Attributes::default()
+                },
+            );
+        }),
+        ("given away", |disk| {
+            let owner = Some((5, 5));
+            set(
+                disk,
+                "l",
+                Attributes {
+                    owner,
+                    ..Attributes::default()
+                },
+            );
+        }),
+        ("replaced", |disk| replace(disk, "d/x")),
+        ("replaced at its place", |disk| replace(disk, "m")),
+    ];
+    let old = files(&[("d/x", "old"), ("m", "old"), ("z", "old")]);
+    let probe = standing_in(1, &old);
+    let before = probe.steps();
+    replace_linked(&probe).unwrap();
+    let mut cuts = 0;
+    for step in 0..probe.steps() - before {
+        let disk = standing_in(step, &old);
+        let at = disk.steps() + step;
+        let _cut = replace_linked(&disk.cut_power_at(at));
+        let image = disk.images(2).pop().unwrap();
+        let has = |name: &str| {
+            let path = Path::new("/data").join(STAGING).join(name);
+            image.stat(&path).is_ok()
+        };
+        let is_new = |name: &str| {
+            tree(&image)
+                .get(Path::new(name))
+                .is_some_and(|x| x == "new")
+        };
+        if !has("moving") || has("gone") || !["d/x", "l", "m"].into_iter().all(is_new) {
+            continue;
+        }
+        cuts += 1;
+        for (what, change) in changes {
+            let changed = image.images(1).remove(0);
+            change(&changed);
+            let found = tree(&changed);
+            for replacing in [ReplacePolicy::No, ReplacePolicy::Anything] {
+                let refused = open_names(&changed, replacing).err();
+                assert!(
+                    matches!(refused, Some(Error::KilledRestore { .. })),
+                    "{what} after {step}: {refused:?}"
+                );
+            }
+            assert_eq!(tree(&changed), found, "{what} after {step}");
+        }
+        open_names(&image, ReplacePolicy::No).unwrap();
+        assert_eq!(tree(&image), old);
+    }
+    assert!(cuts > 0);
 }
 
 /// Goal: nothing that somebody did after the kill is taken back.
