@@ -8,7 +8,8 @@
 //! damaged DATABASE TEXT           the same, where the archive has a file of the name that is damaged or cannot be read
 //! lost DATABASE NAME…             files that nothing in reach has any longer
 //! kept DATABASE MARK MOMENT LSN LOCATION    a copy's archive keeps WAL for the debt (`kept.rs`)
-//! there DATABASE                  the archive answered the last attempt, and has not failed since
+//! there DATABASE TEXT             the archive answered the last attempt, and has not failed since; the text `passes MOMENT`: what
+//!                                 keeps the rest goes by itself, and has kept it in each attempt since then (microseconds)
 //! ```
 //!
 //! Fields are separated by tabs.
@@ -50,7 +51,7 @@ const DAMAGED: &str = "damaged";
 const LOST: &str = "lost";
 const KEPT: &str = "kept";
 const THERE: &str = "there";
-/// The text of that line where what kept the rest goes by itself.
+/// The first word of that line's text where what kept the rest goes by itself.
 const PASSES: &str = "passes";
 /// The longest reason that is noted, in characters.
 const WHY_MAX: usize = 300;
@@ -80,8 +81,9 @@ pub struct Owed {
     pub is_in_the_way: bool,
     /// The archive answered when it was asked last, and has not failed since.
     pub is_there: bool,
-    /// The cause that kept the rest then goes by itself, as a copy's store that did not answer.
-    pub passes_by_itself: bool,
+    /// The cause that kept the rest then goes by itself, as a copy's store that did not answer: the first attempt of an unbroken
+    /// row of such ones, in microseconds since the Unix epoch by the clock of the machine that made it. `None`: it does not.
+    pub passes_since_us: Option<i64>,
     pub(super) sums: BTreeMap<WalName, ContentSum>,
     /// The archives of copies that keep it.
     pub(super) kept: Vec<Kept>,
@@ -181,7 +183,7 @@ impl Owed {
             Note::Kept => self.kept.extend(Kept::of(text)),
             Note::There => {
                 self.is_there = true;
-                self.passes_by_itself = text == PASSES;
+                self.passes_since_us = passes_since(text);
             }
             Note::Refused | Note::Uncompared | Note::InTheWay | Note::Why => {
                 self.why = Some(text.to_owned());
@@ -418,6 +420,7 @@ impl PgWal {
         clock: &dyn Clock,
     ) -> Result<(), Error> {
         let (own, here) = (key(creditor.database), location_text(creditor.location));
+        let now_us = clock.wall_ns() / 1000;
         let is_paid = |name: &WalName, sum: &ContentSum| {
             let came = owed.sums.get(name).filter(|_| paid.contains(name));
             came.is_some_and(|came| came.is_same(sum))
@@ -427,6 +430,7 @@ impl PgWal {
             if !lines.iter().any(is_own) {
                 return;
             }
+            let passed = lines.iter().find_map(|line| line.passes_since(&own));
             lines.retain(|line| match line.owed() {
                 Some((name, _, sum)) => !(is_own(line) && is_paid(&name, sum)),
                 None => !line.is_note_of(&own),
@@ -440,8 +444,11 @@ impl PgWal {
                 lines.push(Line::why(&own, note, why));
             }
             if there != There::Away && !left.is_empty() {
-                let text = if there == There::Passes { PASSES } else { "" };
-                lines.push(Line::why(&own, Note::There, text));
+                let text = match there {
+                    There::Passes => format!("{PASSES} {}", passed.unwrap_or(now_us).min(now_us)),
+                    There::Away | There::Answers => String::new(),
+                };
+                lines.push(Line::why(&own, Note::There, &text));
             }
             let names: Vec<String> = lost.intersection(&left).map(ToString::to_string).collect();
             if !names.is_empty() {
@@ -633,6 +640,14 @@ impl Line {
         }
     }
 
+    /// The moment since which what keeps this database's files goes by itself.
+    fn passes_since(&self, own: &str) -> Option<i64> {
+        match self {
+            Line::Note { text, .. } if self.is_one_of(own, &[Note::There]) => passes_since(text),
+            _ => None,
+        }
+    }
+
     /// A reason, on one line.
     fn why(database: &str, note: Note, why: &str) -> Line {
         let text = why.chars().filter(|c| !c.is_control());
@@ -696,6 +711,11 @@ impl fmt::Display for Line {
             Line::Unread(text) => f.write_str(text),
         }
     }
+}
+
+fn passes_since(text: &str) -> Option<i64> {
+    let moment = text.strip_prefix(PASSES)?.strip_prefix(' ')?;
+    moment.parse().ok()
 }
 
 fn lines(bytes: &[u8]) -> Vec<Line> {

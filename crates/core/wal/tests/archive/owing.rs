@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use longshore_codec::Algorithm;
 use longshore_crypt::{Identities, Identity, Keyring, Recipients};
-use longshore_io::{Fault, OpenHow, SimDisk, Storage};
+use longshore_io::{Clock, Fault, OpenHow, SimClock, SimDisk, Storage};
 use longshore_pg::wal::WalName;
 use longshore_pg::{SegmentName, SegmentSize};
 use longshore_wal::{
@@ -129,6 +129,16 @@ impl Three {
         form: &StorageForm,
         are_all: bool,
     ) -> Settled {
+        self.settle_by((at, home), form, are_all, &*clock())
+    }
+
+    pub fn settle_by(
+        &self,
+        (at, home): (&str, Option<WalArchive>),
+        form: &StorageForm,
+        are_all: bool,
+        clock: &dyn Clock,
+    ) -> Settled {
         let pg_wal = self.pg_wal();
         let turn = pg_wal.turn_to_follow(MAIN).unwrap().unwrap();
         let to_settle = |archive| ToSettle { archive, form };
@@ -138,7 +148,7 @@ impl Three {
             are_all,
         };
         let home = (creditor(MAIN, at), home.as_ref().map(to_settle));
-        pg_wal.settle(&turn, home, givers, &*clock()).unwrap()
+        pg_wal.settle(&turn, home, givers, clock).unwrap()
     }
 
     /// Each of these segments is in the own archive or owed to it, and none is lost.
@@ -645,19 +655,19 @@ fn what_another_process_is_at_work_on_passes_by_itself_and_what_nobody_has_does_
     assert!(matches!(settled, Error::Busy { .. }), "{settled}");
     let owed = three.owed_of(MAIN);
     assert!(
-        owed.is_there && owed.why.is_some() && owed.passes_by_itself,
+        owed.is_there && owed.why.is_some() && owed.passes_since_us.is_some(),
         "{owed:?}"
     );
     // An older version's line has no such word.
     let text = list(&three.server).replace("\tpasses", "\t");
     write_list(&three.server, &text);
     let owed = three.owed_of(MAIN);
-    assert!(owed.is_there && !owed.passes_by_itself, "{owed:?}");
+    assert!(owed.is_there && owed.passes_since_us.is_none(), "{owed:?}");
     // Another one that nothing in reach has, as a look shows that nobody cuts off.
     three.took(1, 4);
     three.lost(1, 4);
     three.settle(true);
-    assert!(three.owed_of(MAIN).passes_by_itself);
+    assert!(three.owed_of(MAIN).passes_since_us.is_some());
     drop(lock);
     three.settle(true);
     assert_eq!(
@@ -665,7 +675,39 @@ fn what_another_process_is_at_work_on_passes_by_itself_and_what_nobody_has_does_
         (vec![name(1, 4)], vec![1, 2, 3])
     );
     let owed = three.owed_of(MAIN);
-    assert!(owed.is_there && !owed.passes_by_itself, "{owed:?}");
+    assert!(owed.is_there && owed.passes_since_us.is_none(), "{owed:?}");
+}
+
+/// Goal: what should go by itself, and does not, is known by its age.
+#[test]
+fn a_cause_that_goes_by_itself_is_as_old_as_the_first_attempt_of_a_row() {
+    let three = Three::new();
+    three.keeps(0, 3);
+    let at = Path::new(ARCHIVE).join(format!("0000000100000000/{}.tmp", name(1, 3)));
+    three.home.write_file(&at, b"half").unwrap();
+    let dir = three.home.dir(at.parent().unwrap()).unwrap();
+    let file = Path::new(at.file_name().unwrap());
+    let hold = || {
+        let lock = dir.open(file, OpenHow::ReadWrite).unwrap();
+        assert!(lock.try_lock().unwrap());
+        lock
+    };
+    let since_at = |hours: i64| {
+        let clock = SimClock::new(hours * 3_600_000_000_000);
+        let home = Some(archive(&three.home).unwrap());
+        three.settle_by((NEAR, home), &form(Algorithm::Lz4), true, &clock);
+        let since = three.owed_of(MAIN).passes_since_us;
+        since.map(|us| us / 3_600_000_000)
+    };
+    let lock = hold();
+    assert_eq!([5, 30].map(since_at), [Some(5), Some(5)]);
+    // A clock that was set back makes no age of centuries.
+    assert_eq!([3, 40].map(since_at), [Some(3), Some(3)]);
+    // A file that nobody has is another cause: after it, the age begins again.
+    three.took(1, 4);
+    three.lost(1, 4);
+    drop(lock);
+    assert_eq!(since_at(50), None);
 }
 
 /// Goal: without any copy nothing is lost: one that is gone from the configuration may have it.

@@ -3,8 +3,9 @@
 //! Invariants
 //! - The server is asked for its own list. Where the role may not read files, the list is read only if it is certainly that
 //!   server's.
-//! - A debt that pushes will pay is something to look at; one that nobody pays is a failure. So is a list that cannot be read,
-//!   where it ends with pushes that fail: meanwhile no WAL counts as copied (`copy_behind`).
+//! - A debt that pushes will pay is something to look at; one that nobody pays is a failure, and so is one that pushes should
+//!   have paid a day ago, since what kept it was said to go by itself. So is a list that cannot be read, where it ends with pushes
+//!   that fail: meanwhile no WAL counts as copied (`copy_behind`).
 //!
 //! Leaves to others: the list (`longshore-wal`), and its words (`commands/wal/debt.rs`).
 

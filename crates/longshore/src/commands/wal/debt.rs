@@ -18,12 +18,16 @@ use longshore_wal::{Creditor, Error, Owed, OwedList, PgWal};
 use serde::Serialize;
 
 use crate::commands::archive::ArchiveLocation;
+use crate::commands::results::age_text;
 use crate::context::Context;
 
 /// The longest lock file of a server that is read.
 const LOCK_MAX: usize = 4096;
 /// Process, data directory, start and port: the lines that both of a server's lock files have.
 const SAME_LINES: usize = 4;
+
+/// The seconds in which what goes by itself, as a store that did not answer, has to be gone: somebody has to act then. A day.
+const PASSES_WITHIN_S: i64 = 86_400;
 
 /// The list in a cluster's pg_wal, for people and scripts.
 #[derive(Debug, Serialize)]
@@ -107,48 +111,51 @@ impl DebtRow {
             text: owed_text(name, owed, context),
             next: String::new(),
         };
-        row.next = match () {
-            () if !is_configured => format!(
+        let since_us = owed.passes_since_us.filter(|_| owed.is_there);
+        let now_us = context.clock.wall_ns() / 1000;
+        let passing = since_us.map(|since_us| passing(name, now_us.saturating_sub(since_us)));
+        row.next = match passing {
+            _ if !is_configured => format!(
                 "the configuration has no database {name}: `longshore wal owed --database NAME --take {name}` makes it a debt \
                  to the archive of NAME"
             ),
-            () if row.is_refused => {
+            _ if row.is_refused => {
                 "the archive has other WAL of these names, and pushes fail: run `longshore wal create --archive NEW` for this \
                  server, name NEW in its configuration, and make a full backup there"
                     .to_owned()
             }
             // A copy that is gone from the configuration may have them.
-            () if !has_copies => format!(
+            _ if !has_copies => format!(
                 "no push brings them, because `copies` is gone from the configuration: name a copy's target there again; \
                  `longshore wal owed --database {name} --settle` brings what pg_wal still has"
             ),
-            () if !row.is_brought && row.lost_count < row.file_count => format!(
+            _ if !row.is_brought && row.lost_count < row.file_count => format!(
                 "no push brings them, because `copy_at_once` is gone from the configuration: run \
                  `longshore wal owed --database {name} --settle`"
             ),
-            () if owed.is_uncompared => format!(
+            _ if owed.is_uncompared => format!(
                 "no push brings them, because nothing here can compare an encrypted file: name the identity of a recipient in \
                  [encryption], then run `longshore wal owed --database {name} --settle`"
             ),
-            () if owed.is_in_the_way => format!(
+            _ if owed.is_in_the_way => format!(
                 "that file is not written over: move it out of the archive, then run \
                  `longshore wal owed --database {name} --settle`; all other files come without that"
             ),
-            () if row.lost_count > 0 => format!(
+            _ if row.lost_count > 0 => format!(
                 "{} of them are in no copy's archive in reach, nor in pg_wal, the first {}: bring back the copy that had them; or \
                  make a full backup (`longshore backup {name}`), then run `longshore wal owed --database {name} --give-up`",
                 row.lost_count,
                 owed.lost.first().map(ToString::to_string).unwrap_or_default()
             ),
-            () if owed.is_there && owed.passes_by_itself => {
-                row.weight = Weight::Waits;
-                "the archive answers, and what kept them goes by itself: pushes bring them then".to_owned()
+            Some((weight, next)) => {
+                row.weight = weight;
+                next
             }
-            () if owed.is_there && owed.why.is_some() => format!(
+            None if owed.is_there && owed.why.is_some() => format!(
                 "the archive answers, so it is something else that keeps them: put that right, then run \
                  `longshore wal owed --database {name} --settle`"
             ),
-            () => {
+            None => {
                 row.weight = Weight::Waits;
                 format!(
                     "pushes bring them once it is back: `longshore wal owed --database {name}` names them"
@@ -161,6 +168,21 @@ impl DebtRow {
     pub fn told(&self) -> String {
         format!("{}; {}", self.text, self.next)
     }
+}
+
+/// How bad it is that files are kept by what goes by itself, for so long by now, and the next step.
+fn passing(database: &str, for_us: i64) -> (Weight, String) {
+    let for_s = for_us / 1_000_000;
+    if for_s <= PASSES_WITHIN_S {
+        let text = "the archive answers, and what kept them goes by itself: pushes bring them then";
+        return (Weight::Waits, text.to_owned());
+    }
+    let text = format!(
+        "the archive answers, and what keeps them should have gone by itself, but is there for {} now: put that right, then run \
+         `longshore wal owed --database {database} --settle`",
+        age_text(for_s)
+    );
+    (Weight::Stands, text)
 }
 
 /// `3 files, from 0…7 on, are owed to target near (/near/main/wal): it does not answer`
@@ -317,4 +339,24 @@ fn lock_lines(dir: &Path, name: &str, context: &Context) -> Option<Vec<String>> 
     let len = file.read_full_at(&mut bytes, 0, Via::Cache).ok()?;
     let text = std::str::from_utf8(&bytes[..len]).ok()?;
     Some(text.lines().map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a cause that is said to go by itself, and does not, becomes somebody's work.
+    #[test]
+    fn what_does_not_go_by_itself_within_a_day_is_somebodys_to_mend() {
+        let after = |seconds: i64| passing("main", seconds * 1_000_000);
+        assert_eq!(after(0).0, Weight::Waits);
+        assert_eq!(after(86_400).0, Weight::Waits);
+        let (weight, text) = after(90_061);
+        assert_eq!(weight, Weight::Stands);
+        for told in ["for 1 d 1 h now", "wal owed --database main --settle"] {
+            assert!(text.contains(told), "{text}");
+        }
+        assert_eq!(after(86_401).0, Weight::Stands);
+        assert_eq!(after(-5).0, Weight::Waits, "a clock that was set back");
+    }
 }
