@@ -9,8 +9,10 @@
 //! Leaves to others: what becomes of it.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::disk::{Mount, mount_of};
@@ -62,16 +64,34 @@ fn collect(path: &Path, depth: usize, drives: &mut BTreeSet<String>) -> io::Resu
 /// The directory in sysfs of the block device below a file system, without symbolic links. Some file systems, such as btrfs, have
 /// numbers of their own and name the device. `sys` is the mount point of sysfs.
 pub(super) fn block_device(sys: &Path, mount: &Mount) -> Option<PathBuf> {
-    let found = match mount.device {
+    match mount.device {
         (0, _) => {
             let named = Path::new(&mount.source);
             let real = named.starts_with("/dev").then(|| fs::canonicalize(named))?;
-            let name = real.ok()?.file_name()?.to_owned();
-            sys.join("class/block").join(name)
+            let real = real.ok()?;
+            device_of_node(sys, real.file_name()?, number_of(&real))
         }
-        (major, minor) => sys.join("dev/block").join(format!("{major}:{minor}")),
-    };
-    fs::canonicalize(found).ok()
+        number => device_of_number(sys, number),
+    }
+}
+
+fn device_of_number(sys: &Path, (major, minor): (u32, u32)) -> Option<PathBuf> {
+    fs::canonicalize(sys.join("dev/block").join(format!("{major}:{minor}"))).ok()
+}
+
+/// The device of a node in `/dev`. Its number counts: where no udev makes the names, as `/dev/mapper/…` in a container or an initial
+/// RAM disk, they are not the kernel's.
+fn device_of_node(sys: &Path, name: &OsStr, number: Option<(u32, u32)>) -> Option<PathBuf> {
+    let by_number = number.and_then(|number| device_of_number(sys, number));
+    by_number.or_else(|| fs::canonicalize(sys.join("class/block").join(name)).ok())
+}
+
+/// The number of the block device that a node stands for.
+fn number_of(node: &Path) -> Option<(u32, u32)> {
+    let found = fs::metadata(node).ok()?;
+    let number = found.rdev();
+    let is_block = found.file_type().is_block_device();
+    is_block.then(|| (rustix::fs::major(number), rustix::fs::minor(number)))
 }
 
 /// The whole devices below a block device, as directories in sysfs: that of a partition, and those of a volume's parts.
@@ -207,6 +227,40 @@ mod tests {
         // A device that is above itself ends, too.
         symlink(at.join("dm-0"), at.join("md0/slaves/dm-0")).unwrap();
         assert!(of("dm-0").contains("sda"));
+    }
+
+    /// Goal: a node whose name is not the kernel's leads to its device by its number, and to no other one.
+    #[test]
+    fn a_node_that_no_udev_has_named_is_found_by_its_number() {
+        let (_root, at) = devices();
+        let sys = at.join("sys");
+        for (below, link, device) in [
+            ("dev/block", "253:0", "dm-0"),
+            ("dev/block", "8:1", "sda/sda1"),
+            ("class/block", "dm-0", "dm-0"),
+            ("class/block", "sda1", "sda/sda1"),
+        ] {
+            fs::create_dir_all(sys.join(below)).unwrap();
+            symlink(at.join(device), sys.join(below).join(link)).unwrap();
+        }
+        let found = |name: &str, number| device_of_node(&sys, OsStr::new(name), number);
+        let dm = Some(at.join("dm-0"));
+        assert_eq!(found("group-volume", Some((253, 0))), dm);
+        assert_eq!(found("sda1", Some((253, 0))), dm, "a name that was reused");
+        assert_eq!(found("dm-0", None), dm);
+        assert_eq!(found("dm-0", Some((7, 7))), dm);
+        assert_eq!(found("group-volume", None), None);
+        assert_eq!(found("group-volume", Some((7, 7))), None);
+        // Other nodes have numbers, too, which are those of other block devices.
+        assert_eq!(number_of(Path::new("/dev/null")), None);
+        let btrfs = Mount {
+            point: "/".into(),
+            source: "/dev/null".into(),
+            kind: "btrfs".into(),
+            device: (0, 9),
+        };
+        symlink(at.join("sda/sda1"), sys.join("dev/block/1:3")).unwrap();
+        assert_eq!(block_device(&sys, &btrfs), None);
     }
 
     #[test]
