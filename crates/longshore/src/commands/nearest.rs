@@ -4,6 +4,7 @@
 //! - Only a target that cannot be reached is skipped. One that answers decides itself what it has.
 //! - Of all copies in reach the newest backup is taken; of equal ones, that of the copy that `copies` names first.
 //! - The choice, its place and the reason are said, and that the target alone knows whether there is a newer backup.
+//! - A copy that does not know which of several clusters is meant ends the search: no other copy answers that.
 //!
 //! Leaves to others: copies of a backup of which the target has lost something (`restore/beginning.rs`).
 
@@ -30,16 +31,19 @@ pub fn is_away(error: &Error) -> bool {
 
 /// The backup that `take` finds at a copy, in place of the target that gave `error`; `None` if that was no target that is
 /// away, or if no copy has one.
+///
+/// Errors: [`Error::Branches`] if a copy has backups of several branches or clusters; what other copies have is said.
 pub fn instead_of<T>(
     own: &Shelf,
     error: &Error,
     context: &Context,
     take: impl Fn(&Shelf) -> Result<(BackupLease, T), Error>,
-) -> Option<Nearest<T>> {
+) -> Result<Option<Nearest<T>>, Error> {
     if !is_away(error) {
-        return None;
+        return Ok(None);
     }
     let mut nearest: Option<Nearest<T>> = None;
+    let mut unknown = None;
     for copy in context.config.copies_of(&own.database) {
         let shelf = devices::target(context, copy)
             .and_then(|target| devices::shelf(context, &target, &own.database));
@@ -56,7 +60,7 @@ pub fn instead_of<T>(
                         "targets {copy} and {} have backups of two databases under the name {}: name one of them with --target",
                         other.shelf.target.name, own.database
                     ));
-                    return None;
+                    return Ok(None);
                 }
                 let is_newer =
                     |other: &Nearest<T>| lease.facts.finish_us > other.lease.facts.finish_us;
@@ -64,18 +68,33 @@ pub fn instead_of<T>(
                     nearest = Some(Nearest { shelf, lease, more });
                 }
             }
+            Err(error @ Error::Branches { .. }) if unknown.is_none() => unknown = Some(error),
             Err(error) => context
                 .output
                 .note(&format!("target {copy} gives no backup instead: {error}")),
         }
     }
-    let found = nearest.as_ref()?;
+    if let Some(unknown) = unknown {
+        context
+            .output
+            .note(&format!("target {} is away: {error}", own.target.name));
+        if let Some(other) = &nearest {
+            context.output.note(&format!(
+                "target {} has {}: name one of the targets with --target if you know which database is meant",
+                other.shelf.target.name, other.lease.label
+            ));
+        }
+        return Err(unknown);
+    }
+    let Some(found) = &nearest else {
+        return Ok(None);
+    };
     context.output.warn(&format!(
         "target {} is away ({error}): {} is read from its copy at target {}, the newest that a copy has; a newer backup may be at \
          target {0} alone",
         own.target.name, found.lease.label, found.shelf.target.name
     ));
-    nearest
+    Ok(nearest)
 }
 
 /// Whether two backups are of one cluster, or of one file or tree.
@@ -104,7 +123,7 @@ pub fn lease(
     let take = |shelf: &Shelf| Ok((shelf.lease(label)?, ()));
     let nearest = match named {
         Some(_) => None,
-        None => instead_of(&own, &error, context, take),
+        None => instead_of(&own, &error, context, take).map_err(labelled::of_branch)?,
     };
     match nearest {
         Some(nearest) => Ok((nearest.shelf, nearest.lease)),

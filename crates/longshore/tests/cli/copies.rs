@@ -76,6 +76,51 @@ fn of_two_databases_at_two_copies_none_is_read_instead() {
         .exits(0);
 }
 
+/// Goal: a copy that has backups of two databases itself is not passed over for another place: only a person knows which is
+/// meant.
+#[test]
+fn a_copy_with_backups_of_two_databases_ends_the_search() {
+    let stage = configured();
+    std::fs::create_dir(stage.path("old")).unwrap();
+    write_configuration(&stage, "copies = [\"old\", \"offsite\"]\n");
+    let config = stage.path("no-config/longshore/longshore.toml");
+    let path = stage.path("old");
+    let text = std::fs::read_to_string(&config).unwrap()
+        + &format!("[target.old]\ndirectories = [\"{}\"]\n", path.display());
+    std::fs::write(&config, text).unwrap();
+    stage.line("backup sales").exits(0);
+    stage.line("copy sales").exits(0);
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    stage.database("other.db", 1);
+    stage
+        .line("backup sqlite:other.db --database sales --target old")
+        .exits(5);
+    let labels = stage.names("old/sales");
+    let (first, other) = (&labels[0], &labels[1]);
+    std::fs::rename(stage.path("disk1"), stage.path("unplugged")).unwrap();
+    for line in [
+        "restore --database sales --to out",
+        "verify --database sales",
+        "drill sales",
+    ] {
+        stage
+            .line(line)
+            .exits(4)
+            .says("target old holds backups of sales from 2 branches or clusters")
+            .says(&format!("--label {first}"))
+            .says(&format!("--label {other}"))
+            .says(&format!("target offsite has {first}"))
+            .says("target nightly is away");
+    }
+    assert!(!stage.path("out").exists());
+    let line = format!("restore --database sales --label {other} --to out");
+    stage.line(&line).exits(5);
+    assert_eq!(
+        rows(&stage.path("out/other.db")),
+        rows(&stage.path("other.db"))
+    );
+}
+
 fn stripe(stage: &Stage, place: &str, label: &str, family: u32) -> PathBuf {
     stage.path(format!("{place}/sales/{label}/family-{family}.bak"))
 }

@@ -340,7 +340,7 @@ fn source(
         Err(error) => error,
     };
     if media.target.is_none()
-        && let Some(source) = search.at_nearest(&error)
+        && let Some(source) = search.at_nearest(&error).map_err(labelled::of_branch)?
     {
         return Ok(source);
     }
@@ -446,7 +446,7 @@ impl Search<'_> {
     }
 
     /// The newest backup that a copy has, while the target is away. The first archive may be elsewhere, and in reach.
-    fn at_nearest(self, error: &Error) -> Option<Source> {
+    fn at_nearest(self, error: &Error) -> Result<Option<Source>, Error> {
         let own = match nearest::is_away(error) {
             true => self.archive(self.own).ok().flatten(),
             false => None,
@@ -464,11 +464,11 @@ impl Search<'_> {
             )?;
             Ok((lease, archive))
         })?;
-        Some(Source {
+        Ok(found.map(|found| Source {
             archive: own.or(found.more),
             shelf: found.shelf,
             lease: found.lease,
-        })
+        }))
     }
 
     /// The archive whose WAL is replayed.
