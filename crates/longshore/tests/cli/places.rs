@@ -311,15 +311,61 @@ fn killed(stage: &Stage) {
     stage.write(format!("{staging}/lock"), b"");
     stage.write(format!("{staging}/old/a"), b"old a");
     stage.write(format!("{staging}/new/b"), b"new b");
-    let mut journal = b"longshore switch 1\n".to_vec();
-    for (place, name) in [("a", "dst/a".to_owned()), ("b", format!("{staging}/new/b"))] {
+    write_journal(stage, &[("a", "dst/a"), ("b", &format!("{staging}/new/b"))]);
+}
+
+/// The journal of a switch to places in `dst`, which are at these names now.
+fn write_journal(stage: &Stage, places: &[(&str, &str)]) {
+    let mut journal = b"longshore switch 2\n".to_vec();
+    for (place, name) in places {
         let found = std::fs::metadata(stage.path(name)).unwrap();
         let mtime_ns = found.mtime() * 1_000_000_000 + found.mtime_nsec();
-        let (ino, len) = (found.ino(), found.len());
-        journal.extend(format!("{ino} {len} {mtime_ns} {place}\0").into_bytes());
+        let born = found.created().ok();
+        let born = born.and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+        let born = born.map_or("-".to_owned(), |at| at.as_nanos().to_string());
+        let (ino, len, mode) = (found.ino(), found.len(), found.mode() & 0o7777);
+        let (uid, gid) = (found.uid(), found.gid());
+        let record = format!("{ino} {born} {len} {mtime_ns} {mode} {uid} {gid} {place}\0");
+        journal.extend(record.into_bytes());
     }
     journal.extend(b"end");
-    stage.write(format!("{staging}/moving"), &journal);
+    stage.write("dst/.longshore-restoring/moving", &journal);
+}
+
+/// Goal: on a real file system, too, the rename of one name of a file is no change of it by another.
+#[test]
+fn a_killed_replacement_of_a_file_with_two_names_is_put_back_by_the_next_restore() {
+    for is_changed in [false, true] {
+        let stage = Stage::new();
+        stage.write("other/c", b"c");
+        stage.line("backup files:other --to other.bak").exits(0);
+        let staging = "dst/.longshore-restoring";
+        stage.write(format!("{staging}/lock"), b"");
+        stage.write(format!("{staging}/old/d/x"), b"old");
+        stage.write(format!("{staging}/old/m"), b"old");
+        stage.write("dst/d/x", b"new");
+        let (one, other) = (
+            stage.path("dst/d/x"),
+            stage.path(format!("{staging}/new/m")),
+        );
+        std::fs::create_dir_all(other.parent().unwrap()).unwrap();
+        std::fs::hard_link(&one, &other).unwrap();
+        write_journal(
+            &stage,
+            &[("d", "dst/d"), ("m", &format!("{staging}/new/m"))],
+        );
+        // The clock of a file system may tick only every few milliseconds.
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        std::fs::rename(&other, stage.path("dst/m")).unwrap();
+        if is_changed {
+            stage.write("dst/d/x", b"own");
+        }
+        let ran = stage.line("restore other.bak --to dst");
+        let read = |name: &str| std::fs::read_to_string(stage.path(name)).unwrap();
+        let (code, found) = if is_changed { (6, "own") } else { (0, "old") };
+        ran.exits(code);
+        assert_eq!([read("dst/d/x"), read("dst/m")], [found; 2]);
+    }
 }
 
 #[test]
@@ -446,7 +492,7 @@ fn owners_and_set_id_bits_that_are_lost_are_told() {
     assert_eq!(mode & 0o7777, 0o4755);
     by_user("restore mixed.bak --to mixed")
         .exits(0)
-        .says("1 names belong to the user who restored")
+        .says("1 name belongs to the user who restored")
         .says("roots, 0:0");
     let ran = by_user("restore mixed.bak --to again --json").exits(0);
     let answer: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
