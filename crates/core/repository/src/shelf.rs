@@ -1156,4 +1156,43 @@ mod tests {
         assert!(is_writing(now));
         assert!(!is_writing(late));
     }
+    /// Goal: where nobody can read whether a backup was complete, it is not taken for a run that did not end, whose name an expire
+    /// removes.
+    #[test]
+    fn a_name_of_which_nothing_can_be_read_is_unknown_and_not_abandoned() {
+        let label = "20270131T020000Z-full-1a2b3c4d";
+        let disk = SimDisk::new(1);
+        let name = Path::new("/t/db").join(label);
+        disk.write_file(name.join("gone"), b"").unwrap();
+        let dir = disk.dir(&name).unwrap();
+        dir.remove_file(Path::new("gone")).unwrap();
+        let target = Target {
+            name: "t".into(),
+            places: Places::Directories(vec!["/t".into()]),
+        };
+        let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+        let shelf = Shelf::new(storage, Arc::new(HostClock), &target, "db").unwrap();
+        let state = || shelf.list().unwrap().sets.remove(0).state;
+        assert!(matches!(state(), BackupState::Abandoned));
+        // The first look is answered, and the second one is not.
+        const EIO: i32 = 5;
+        let mut unknown = 0;
+        for nth in 1..=8 {
+            let _failing = disk.heal().inject(
+                Fault::errno(EIO)
+                    .on(Op::List)
+                    .below("/t/db")
+                    .nth(nth)
+                    .times(1),
+            );
+            match shelf.list().map(|mut listing| listing.sets.remove(0).state) {
+                Ok(BackupState::Unknown { what }) if what.contains("whether it was complete") => {
+                    unknown += 1;
+                }
+                Ok(BackupState::Abandoned | BackupState::Unknown { .. }) | Err(_) => {}
+                other => panic!("{nth}: {other:?}"),
+            }
+        }
+        assert!(unknown > 0);
+    }
 }

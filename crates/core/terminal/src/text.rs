@@ -15,6 +15,14 @@ pub fn plain(text: &str) -> String {
         .collect()
 }
 
+/// A number of things: `1 name`, `2 names`. `one`: the word for a single one, whose plural ends in `s`.
+pub fn counted(count: u64, one: &str) -> String {
+    match count {
+        1 => format!("1 {one}"),
+        count => format!("{count} {one}s"),
+    }
+}
+
 /// The line that a person types to run the program with these arguments. `***` stands for a password in a connection string.
 pub fn command_line(args: impl IntoIterator<Item = OsString>) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./:=,+@%".contains(c);
@@ -71,6 +79,12 @@ fn length_of_value(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_thing_is_not_told_as_several() {
+        let told = [0, 1, 2].map(|count| counted(count, "WAL file"));
+        assert_eq!(told, ["0 WAL files", "1 WAL file", "2 WAL files"]);
+    }
 
     #[test]
     fn no_line_shows_a_password() {

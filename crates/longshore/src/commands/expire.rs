@@ -28,7 +28,7 @@ use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::interrupt;
 use longshore_terminal::numbers;
 use longshore_terminal::output::bytes;
-use longshore_terminal::text::plain;
+use longshore_terminal::text::{counted, plain};
 
 #[derive(Serialize)]
 struct Answer {
@@ -273,8 +273,9 @@ impl Log {
     fn text(&self, shelf: &Shelf, verb: &str) -> String {
         let mut text = String::new();
         if self.wal_files_removed > 0 {
-            let (files, size) = (self.wal_files_removed, bytes(self.wal_bytes_removed));
-            text += &format!("; {files} WAL files ({size}) {verb}");
+            let files = counted(self.wal_files_removed, "WAL file");
+            let size = bytes(self.wal_bytes_removed);
+            text += &format!("; {files} ({size}) {verb}");
         }
         if let Some(why) = &self.wal_kept_because {
             text += &format!("; all WAL kept: {why}");
@@ -313,7 +314,8 @@ fn tell(
     let kept = rows.len() as u64 - removed;
     let verb = if dry { "would be removed" } else { "removed" };
     let size = bytes(removed_bytes);
-    let count = format!("{removed} backups ({size}) {verb}, {kept} kept");
+    let backups = counted(removed, "backup");
+    let count = format!("{backups} ({size}) {verb}, {kept} kept");
     let log_text = log.text(shelf, verb);
     let listed = listed(shelf, &expired, &rows);
     let LeftUploads {
@@ -322,7 +324,7 @@ fn tell(
     } = expired.uploads.clone();
     let uploads_text = match uploads_aborted {
         0 => String::new(),
-        n => format!("; {n} unfinished uploads aborted"),
+        n => format!("; {} aborted", counted(n, "unfinished upload")),
     };
     context
         .output

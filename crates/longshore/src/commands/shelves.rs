@@ -545,7 +545,10 @@ pub fn remarks(listing: &Listing, rows: &[Row]) -> String {
 
 /// The cost of foreign backups: nothing removes them, and the WAL that they may need stays as long.
 pub fn keeping_wal(listing: &Listing) -> Vec<String> {
-    let facts = listing.facts();
+    kept_for(&listing.facts())
+}
+
+fn kept_for(facts: &[SetFacts]) -> Vec<String> {
     let has_wal = facts.iter().any(|set| set.log.is_some());
     let foreign = facts
         .iter()
@@ -576,10 +579,13 @@ pub fn doubles(listing: &Listing) -> Vec<String> {
     let told = |set: &BackupEntry| {
         let first = set.doubles.first()?;
         Some(format!(
-            "{}: {} stripes are there twice, such as {first}: the backup is whole by its headers and trailers; run \
-             `longshore verify`, then remove the copies by hand",
+            "{}: {} there twice, such as {first}: the backup is whole by its headers and trailers; run `longshore verify`, then \
+             remove the copies by hand",
             set.label,
-            set.doubles.len()
+            match set.doubles.len() {
+                1 => "1 stripe is".to_owned(),
+                count => format!("{count} stripes are"),
+            }
         ))
     };
     listing.sets.iter().filter_map(told).collect()
@@ -679,6 +685,7 @@ mod tests {
     use super::*;
     use longshore_repository::Label;
     use longshore_repository::identity::Identity;
+    use longshore_wal::LogRange;
 
     const HOUR_US: i64 = 3_600_000_000;
 
@@ -719,5 +726,47 @@ mod tests {
             Some(0)
         );
         assert_eq!(last_good(&[full(0, false)], now_us), None);
+    }
+    /// Goal: whoever wonders why WAL stays reads which backup keeps it, and why; of one that keeps none, nothing is said.
+    #[test]
+    fn a_foreign_backup_that_keeps_wal_is_told_with_its_reason() {
+        let log = LogRange {
+            system: 7,
+            first_timeline: 1,
+            first_lsn: 0x1_0000_0028,
+            last_timeline: 1,
+            last_lsn: 0x1_0000_0100,
+        };
+        let foreign = |day: i64, log, id: Option<u8>| SetFacts {
+            health: Health::Foreign,
+            log,
+            id: id.map(|id| uuid::Uuid::from_bytes([id; 16])),
+            ..full(24 * day * HOUR_US, true)
+        };
+        let own = SetFacts {
+            log: Some(log),
+            ..full(9 * 24 * HOUR_US, true)
+        };
+        let sets = [
+            foreign(1, Some(log), Some(1)),
+            foreign(2, None, Some(2)),
+            foreign(3, None, None),
+            own,
+        ];
+        let told = kept_for(&sets);
+        let labels = [&sets[0].label, &sets[2].label];
+        let why = [
+            "expire keeps the WAL since 1/28 for it",
+            "expire removes no WAL while it is here, for nobody knows what it needs",
+        ];
+        assert_eq!(told.len(), 2, "{told:?}");
+        for ((text, label), why) in told.iter().zip(labels).zip(why) {
+            assert!(
+                text.starts_with(&format!("{label}: {why}: move ")),
+                "{text}"
+            );
+        }
+        // Without any WAL nothing keeps it.
+        assert_eq!(kept_for(&sets[1..3]), Vec::<String>::new());
     }
 }

@@ -142,7 +142,7 @@ fn a_cluster_is_backed_up_checked_drilled_and_expired_by_its_name() {
         .says("timeline 1")
         .says("stays");
     stage.line("backup main").exits(0);
-    stage.line("expire main").exits(0).says("1 backups");
+    stage.line("expire main").exits(0).says("1 backup (");
     stage.line("drill main --work work").exits(0);
     assert_eq!(stage.names("work"), Vec::<String>::new());
 }

@@ -214,7 +214,7 @@ fn a_directory_that_was_copied_into_another_is_named_and_costs_nothing() {
     stage
         .line("check sales")
         .exits(5)
-        .says("1 stripes are there twice, such as")
+        .says("1 stripe is there twice, such as")
         .says("disk2/sales");
     let info = json(&stage.line("info sales --json").exits(0));
     let backups = info["databases"][0]["backups"].as_array().unwrap();
@@ -223,7 +223,7 @@ fn a_directory_that_was_copied_into_another_is_named_and_costs_nothing() {
     stage.line("restore --database sales --to out").exits(0);
     assert_eq!(rows(&stage.path("out/app.db")), rows(&stage.path("app.db")));
     // The rules count it as they did before, and both stripes of what goes are gone.
-    stage.line("expire sales").exits(0).says("1 backups");
+    stage.line("expire sales").exits(0).says("1 backup (");
     for disk in ["disk1/sales", "disk2/sales"] {
         let left = stage.names(disk);
         let gone = before.iter().filter(|label| !left.contains(label));

@@ -97,6 +97,22 @@ fn a_backup_that_lost_all_its_stripes_is_no_run_that_did_not_end() {
             "{}: all its stripes are missing, and it was complete: this machine made it",
             all[1]
         ));
+    // Another target of the same name of a backup is another place: the history knows nothing of a backup there.
+    let other = stage.path("other");
+    for label in &all[..2] {
+        std::fs::create_dir_all(other.join("sales").join(label)).unwrap();
+    }
+    let config = stage.path("no-config/longshore/longshore.toml");
+    let configured = std::fs::read_to_string(&config).unwrap();
+    let moved = configured.replace("target = \"nightly\"", "target = \"other\"")
+        + &format!("[target.other]\ndirectories = [\"{}\"]\n", other.display());
+    assert_ne!(moved.matches("\"other\"").count(), 0, "{configured}");
+    std::fs::write(&config, moved).unwrap();
+    stage.line("check sales").says(&format!(
+        "WARN  backup     {}: nothing is below this name",
+        all[1]
+    ));
+    std::fs::write(&config, configured).unwrap();
     // Without a history nobody knows.
     let history = stage.path("history.db");
     std::fs::rename(&history, stage.path("elsewhere.db")).unwrap();

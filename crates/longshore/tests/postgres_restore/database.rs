@@ -365,7 +365,7 @@ fn a_backup_is_valid_only_with_its_log_in_the_configured_archive() {
     let before = read(&archive);
     let said = succeed(&mut main.command("expire main --target other --keep-full 1"));
     assert!(
-        text(&said.stdout).contains("1 backups"),
+        text(&said.stdout).contains("1 backup ("),
         "{}",
         text(&said.stdout)
     );

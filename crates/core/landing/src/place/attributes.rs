@@ -46,13 +46,14 @@ impl Losses {
         self.first.get_or_insert_with(|| (path.to_owned(), what()));
     }
 
-    fn warning(&self, what: &str) -> Option<String> {
+    /// `one`: the words for a single loss.
+    fn warning(&self, one: &str, many: &str) -> Option<String> {
         let (path, why) = self.first.as_ref()?;
-        Some(format!(
-            "{} {what}: first {}, {why}",
-            self.count,
-            path.display()
-        ))
+        let path = path.display();
+        Some(match self.count {
+            1 => format!("1 {one}: {path}, {why}"),
+            count => format!("{count} {many}: first {path}, {why}"),
+        })
     }
 }
 
@@ -61,17 +62,21 @@ impl LostAttributes {
     pub fn warnings(&self) -> Vec<String> {
         let found = self.0.lock();
         let lists = found.lists.warning(
+            "access control list could not be restored; the mode of this file gives nobody more rights than before",
             "access control lists could not be restored; the modes of these files give nobody more rights than before",
         );
-        let others = found
-            .others
-            .warning("extended attributes could not be restored");
-        let owners = found
-            .owners
-            .warning("names could not be given their owner and group");
-        let bits = found
-            .bits
-            .warning("set-user-ID or set-group-ID bits could not be restored");
+        let others = found.others.warning(
+            "extended attribute could not be restored",
+            "extended attributes could not be restored",
+        );
+        let owners = found.owners.warning(
+            "name could not be given its owner and group",
+            "names could not be given their owner and group",
+        );
+        let bits = found.bits.warning(
+            "name could not be given its set-user-ID or set-group-ID bit",
+            "names could not be given their set-user-ID or set-group-ID bits",
+        );
         let all = [lists, others, owners, bits];
         all.into_iter().flatten().collect()
     }
@@ -79,9 +84,10 @@ impl LostAttributes {
     /// Remarks for the operator: only root can give files away, and another user expects to own them.
     pub fn notes(&self) -> Vec<String> {
         let found = self.0.lock();
-        let owned = found
-            .owned
-            .warning("names belong to the user who restored, since only root could give them their owner, group and set-id bits");
+        let owned = found.owned.warning(
+            "name belongs to the user who restored, since only root could give it its owner, group and set-id bits",
+            "names belong to the user who restored, since only root could give them their owner, group and set-id bits",
+        );
         owned.into_iter().collect()
     }
 
@@ -282,6 +288,21 @@ mod tests {
             bytes.extend_from_slice(&7u32.to_le_bytes());
         }
         bytes
+    }
+
+    #[test]
+    fn a_single_loss_is_told_as_one() {
+        let lost = LostAttributes::default();
+        lost.note_owner(Path::new("a"), (7, 8), ROOT);
+        lost.note_owner(Path::new("a"), (7, 8), 5);
+        let one = [
+            "1 name could not be given its owner and group: a, 7:8",
+            "1 name belongs to the user who restored, since only root could give it its owner, group and set-id bits: a, 7:8",
+        ];
+        assert_eq!([lost.warnings(), lost.notes()].concat(), one);
+        lost.note_owner(Path::new("b"), (7, 8), ROOT);
+        let two = "2 names could not be given their owner and group: first a, 7:8";
+        assert_eq!(lost.warnings(), [two]);
     }
 
     #[test]

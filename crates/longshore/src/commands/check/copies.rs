@@ -11,7 +11,7 @@ use longshore_pg::wal::WalName;
 use longshore_repository::copying::{CopyStep, needs_archive, plan};
 use longshore_repository::retention::Policy;
 use longshore_repository::{BackupState, Error, Listing, Shelf};
-use longshore_wal::WalArchive;
+use longshore_wal::{Identity, WalArchive};
 
 use super::super::info;
 use super::super::results::age_text;
@@ -112,17 +112,9 @@ fn behind(shelf: &Shelf, there: &Shelf, depth: &CheckDepth, context: &Context, n
         return;
     };
     let copy = &there.target.name;
-    if let (Some(own), Some(other)) = (here.identity(), copied.identity())
-        && own.system != other.system
-    {
-        return notes.bad(
-            "copies",
-            format!(
-                "{copy} has the WAL of cluster {}, and this is cluster {}: none of it is a copy; run `longshore info {}` for each \
-                 target",
-                other.system, own.system, shelf.database
-            ),
-        );
+    let identities = (here.identity(), copied.identity());
+    if let Some(text) = of_another_cluster(copy, identities, &shelf.database) {
+        return notes.bad("copies", text);
     }
     let lacking = match first_lacking(&here, &copied) {
         Ok(lacking) => lacking,
@@ -143,6 +135,22 @@ fn behind(shelf: &Shelf, there: &Shelf, depth: &CheckDepth, context: &Context, n
             ),
         );
     }
+}
+
+/// The finding on a copy's archive that is another cluster's: segments of one name in both are no copies then, and one that only the
+/// other has is not lacking. An archive that is nobody's yet is no finding.
+fn of_another_cluster(
+    copy: &str,
+    (own, other): (Option<Identity>, Option<Identity>),
+    database: &str,
+) -> Option<String> {
+    let (own, other) = (own?.system, other?.system);
+    (own != other).then(|| {
+        format!(
+            "{copy} has the WAL of cluster {other}, and this is cluster {own}: none of it is a copy; run `longshore info \
+             {database}` for each target"
+        )
+    })
 }
 
 /// The oldest segment of an archive that comes after the end of its copy, and when it was archived. Of timelines before the
@@ -217,5 +225,36 @@ fn wal(there: &Shelf, found: &Listing, context: &Context, notes: &mut Notes) {
                 notes.bad("copies", format!("{copy} lacks WAL that {label} needs"));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longshore_pg::SegmentSize;
+
+    use super::*;
+
+    /// Goal: WAL of another cluster is never counted as a copy, however its segments are called.
+    #[test]
+    fn the_wal_of_two_clusters_is_told_with_both_and_compared_no_further() {
+        let of = |system| {
+            let segment_size = SegmentSize::new(16 << 20).unwrap();
+            Some(Identity {
+                system,
+                segment_size,
+            })
+        };
+        let told = |own, other| of_another_cluster("far", (own, other), "main");
+        let text = told(of(7), of(9)).unwrap();
+        for part in [
+            "far has the WAL of cluster 9",
+            "this is cluster 7",
+            "longshore info main",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert_eq!(told(of(7), of(7)), None);
+        assert_eq!(told(of(7), None), None, "nobody's yet");
+        assert_eq!(told(None, of(7)), None, "nobody's yet");
     }
 }
