@@ -104,7 +104,7 @@ pub fn place_of(
             true => to.clone(),
             false => moved(moves, path, may_be_log),
         },
-        // What has others below it is a directory.
+        // A name with others below it is a directory.
         _ => moved(moves, asked, may_be_log && asked == path),
     }
 }

@@ -76,7 +76,7 @@ fn of_two_databases_at_two_copies_none_is_read_instead() {
         .exits(0);
 }
 
-/// Goal: a copy that has backups of two databases itself is not passed over for another place: only a person knows which is
+/// Goal: a copy that has backups of two databases itself is not skipped for another place: only a person knows which is
 /// meant.
 #[test]
 fn a_copy_with_backups_of_two_databases_ends_the_search() {

@@ -22,6 +22,7 @@ mod attributes;
 mod blocks;
 mod destination;
 mod durable;
+mod group;
 mod in_use;
 mod journal;
 mod layout;
@@ -51,13 +52,13 @@ pub use self::destination::{
     RootFiles, RootSwitch, Scope,
 };
 pub use self::durable::{SyncMethod, make_durable};
+use self::group::FileGroup;
 pub use self::in_use::linked_database;
 use self::in_use::{Quiet, Refusal};
 pub use self::layout::{DELTA, DELTA_CONTROL, LOST_AND_FOUND};
 use self::layout::{DISPLACED, GONE, MOVING_NEW};
 pub use self::names::standing;
 use self::partial_file::{OPEN_MAX, PartialFile};
-use self::swap::FileGroup;
 pub use self::swap::{check_above, refuse_foreign_log};
 pub use self::watch::{EACH_MAX, OpenFiles};
 use crate::error::Error;
@@ -112,7 +113,7 @@ pub struct Target {
     merged: HashSet<OsString>,
     /// The places at or below them.
     nested: Mutex<BTreeSet<PathBuf>>,
-    /// What has got its names.
+    /// The places that have their new names.
     switched: Vec<FileGroup>,
     growing: Mutex<HashMap<PathBuf, PartialFile>>,
     /// Space reserved and not yet written, and its limit.

@@ -24,6 +24,7 @@ use longshore_io::{Dir, FileKind, Stat};
 
 use super::Target;
 use super::destination::{LateAttributes, ReplacePolicy, Scope};
+use super::group::FileGroup;
 use super::journal::{Arrival, read, write};
 use super::layout::{GONE, MOVING};
 use crate::error::Error;
@@ -31,20 +32,6 @@ use crate::locked_target::STAGING;
 use crate::path_list::PathList;
 use crate::sides::{base_of, sides_of};
 use crate::tree::{OPEN_TO_US, is_absent, remove_tree};
-
-/// A place, and the logs that arrive with it.
-pub(super) struct FileGroup {
-    main: PathBuf,
-    is_file: bool,
-    sides: Vec<PathBuf>,
-}
-
-impl FileGroup {
-    /// In the order in which they arrive.
-    fn arriving(&self) -> impl Iterator<Item = &PathBuf> {
-        self.sides.iter().chain([&self.main])
-    }
-}
 
 fn staged(place: &Path) -> PathBuf {
     Path::new(STAGING).join("new").join(place)

@@ -656,7 +656,8 @@ fn a_file_with_several_names_that_was_changed_since_a_power_cut_is_kept() {
         disk.write_file(Path::new("/data").join(name), b"new")
             .unwrap();
     }
-    let changes: [(&str, fn(&SimDisk)); 6] = [
+    type Change = (&'static str, fn(&SimDisk));
+    let changes: [Change; 6] = [
         ("written", |disk| {
             disk.write_file("/data/d/x", b"own").unwrap();
         }),
