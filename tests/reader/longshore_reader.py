@@ -90,6 +90,7 @@ DIFFERENTIAL = 1 << 1
 LOG = 1 << 2
 ATTRIBUTES = 1 << 4
 PAGES = 1 << 5
+DETACHED = 1 << 6
 ATTRIBUTES_MAX = 48 << 10
 SUMS = 1 << 3
 LINEAGE = 1 << 0
@@ -1254,7 +1255,7 @@ class SetHeader:
         f.zeros(1)
         _level, _zone, buffer_bytes, _page, flags = f.i(2), f.i(2), f.u(4), f.u(4), f.u(4)
         compatible, incompatible = f.u(8), f.u(8)
-        features(incompatible, ENCRYPTED | DIFFERENTIAL | LOG | SUMS | ATTRIBUTES | PAGES)
+        features(incompatible, ENCRYPTED | DIFFERENTIAL | LOG | SUMS | ATTRIBUTES | PAGES | DETACHED)
         _expires = f.i(8)
         parent, _system, _timeline = f.uuid(), f.u(8), f.u(4)
         f.zeros(4)
@@ -1278,7 +1279,8 @@ class SetHeader:
         differential = backup_type == 2
         need(differential == (parent.int != 0), "a parent without a differential set, or the reverse")
         need(bool(incompatible & PAGES) == (algorithm == 6), "PAGES without its feature bit, or the reverse")
-        of_type = incompatible & ~(ENCRYPTED | SUMS | ATTRIBUTES | PAGES)
+        need(incompatible & (ENCRYPTED | DETACHED) != DETACHED, "detached keys of a set that is not encrypted")
+        of_type = incompatible & ~(ENCRYPTED | SUMS | ATTRIBUTES | PAGES | DETACHED)
         need(of_type == (0, DIFFERENTIAL, LOG)[backup_type - 1], "a kind of set without its feature bit, or the reverse")
         need(1 <= position <= SETS_MAX and 1 <= buffer_bytes <= PLAIN_MAX, "a field is out of range")
         parent = parent if differential else None
@@ -1824,6 +1826,8 @@ class Keyring:
         if not (self.secrets or self.passphrases or self.private_keys or self.commands):
             return None
         why = ["no identity or passphrase opens the set"]
+        if not keys.slots:
+            why.append(f"its keys are detached, and were looked for in {', '.join(self.folders)} and --key-object")
         opened = self.by_slots(keys, keys.slots, why)
         return opened or self.by_objects(keys, why)
 
@@ -1929,6 +1933,9 @@ class Keys:
                 slots.append((kind, bytes(f.take(size))))
         need(same and all(one == same[0] for one in same), "the Keys records of a set differ")
         need(len(slots) <= SLOTS_MAX, "too many slots")
+        # Bytes 56 to 63 of the set header are its incompatible features.
+        detached = bool(int.from_bytes(header[56:64], "little") & DETACHED)
+        need(detached == (not slots), "slots where the set's keys are detached, or none where they are not")
         parts = [b"longshore/1/context", header] + [body[:40] + bytes(32) + body[72:] for body in bodies]
         context = sha256(*(le(len(part), 4) + part for part in parts))
         return Keys(header, bodies, *same[0], slots, context)

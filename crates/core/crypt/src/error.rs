@@ -109,6 +109,14 @@ fn no_identity(
             _ => format!(", one of them the key {id} of a command (--identity command:{id})"),
         };
     }
+    match (slots, identities) {
+        (0, 0) => {
+            return "its keys are detached: no slot is on its media, and no identity was given"
+                .to_owned();
+        }
+        (0, _) => return "its keys are detached: no slot is on its media".to_owned(),
+        _ => {}
+    }
     match identities {
         0 => format!("it is encrypted for {recipients}, and no identity was given"),
         1 => format!("it is encrypted for {recipients}, and not for the identity that was given"),

@@ -19,7 +19,7 @@ use crate::keys::{Keys, Slot, SlotKind};
 use crate::object::{KeyObject, OBJECTS_MAX};
 use crate::recipient::Recipient;
 use crate::roots::{KeyContext, Root};
-use crate::set::SetKeys;
+use crate::set::{NewKey, SetKeys};
 use crate::{Error, Identities, Identity, Recipients, Secret};
 
 /// The most slots of passphrases, and of programs' keys, that are tried of all objects of a set.
@@ -33,6 +33,8 @@ pub struct FoundObjects {
     pub more: bool,
     /// Why some could not be read.
     pub problem: Option<String>,
+    /// The places that were looked at, by their paths or addresses.
+    pub places: Vec<String>,
 }
 
 impl FoundObjects {
@@ -46,6 +48,11 @@ impl FoundObjects {
         self.more |= others.more || self.objects.len() > OBJECTS_MAX;
         self.objects.truncate(OBJECTS_MAX);
         self.problem = self.problem.or(others.problem);
+        for place in others.places {
+            if !self.places.contains(&place) {
+                self.places.push(place);
+            }
+        }
         self
     }
 }
@@ -83,20 +90,25 @@ impl OpenedSet {
             what: "the header is too short",
         })?;
         let name = set_name(&id);
-        let secret = match SetKeys::secret(&name, header, records, identities) {
+        let (secret, of_object) = match SetKeys::secret(&name, header, records, identities) {
             Err(refused @ (Error::NoIdentity { .. } | Error::Command { .. })) => match finder {
                 Some(finder) => by_objects(refused, (header, records), identities, finder(&id))?,
                 None => return Err(refused),
             },
-            found => found?,
+            found => (found?, Vec::new()),
         };
         let stored = Keys::decode(records)?;
         let is_hybrid =
             |slot: &Slot| slot.kind == SlotKind::Age as u16 && age::is_hybrid(&slot.bytes);
+        // Where the keys are detached, the object stands for the slots of the media.
+        let slots = match stored.slots.is_empty() {
+            true => &of_object,
+            false => &stored.slots,
+        };
         Ok(OpenedSet {
             id,
             commitment: stored.commitment,
-            has_hybrid: stored.slots.iter().any(is_hybrid),
+            has_hybrid: slots.iter().any(is_hybrid),
             keys: SetKeys::derive(&secret, KeyContext::of(header, records), header),
             secret,
         })
@@ -202,13 +214,23 @@ impl OpenedSet {
         if self.has_hybrid && recipients.list().iter().any(Recipient::is_weak) {
             return Err(Error::Mixed);
         }
+        let slots = recipients.for_set(&self.id).wrap(&self.secret)?;
+        self.object_of((recipients, slots), made_us)
+    }
+
+    /// The object of these recipients, whose slots are given in their order.
+    fn object_of(
+        &self,
+        (recipients, slots): (&Recipients, Vec<Slot>),
+        made_us: i64,
+    ) -> Result<KeyObject, Error> {
         let mark = |r: &Recipient| r.marked().map_or([0; 16], |text| self.keys.mark(&text));
         let mut object = KeyObject {
             set: self.id,
             commitment: self.commitment,
             made_us,
             marks: recipients.list().iter().map(mark).collect(),
-            slots: recipients.for_set(&self.id).wrap(&self.secret)?,
+            slots,
             mac: [0; 32],
         };
         object.mac = self.keys.object_mac(&object.covered()?);
@@ -235,18 +257,43 @@ impl OpenedSet {
     }
 }
 
+/// The key object of a new set with detached keys, whose header and Keys records have these bodies; `None`: its slots are in the records.
+///
+/// Errors: [`Error::TooMany`]; [`Error::Malformed`].
+pub fn first_object(
+    header: &[u8],
+    records: &[impl AsRef<[u8]>],
+    (key, made_us): (&NewKey, i64),
+) -> Result<Option<KeyObject>, Error> {
+    let Some(apart) = key.apart() else {
+        return Ok(None);
+    };
+    let id = *header.first_chunk().ok_or(Error::Malformed {
+        what: "the header is too short",
+    })?;
+    let set = OpenedSet {
+        id,
+        commitment: Keys::decode(records)?.commitment,
+        has_hybrid: false,
+        keys: SetKeys::derive(key.secret(), KeyContext::of(header, records), header),
+        secret: key.secret().clone(),
+    };
+    let slots = (&apart.recipients, apart.slots.clone());
+    set.object_of(slots, made_us).map(Some)
+}
+
 fn is_proved(keys: &SetKeys, object: &KeyObject) -> bool {
     let covered = object.covered();
     covered.is_ok_and(|covered| bool::from(keys.object_mac(&covered).ct_eq(&object.mac)))
 }
 
-/// The set key, from the first object that has it. `refused`: why the set itself was not opened.
+/// The set key, and all slots of the object that it is from: the first that has it. `refused`: why the set itself was not opened.
 fn by_objects(
     refused: Error,
     (header, records): (&[u8], &[impl AsRef<[u8]>]),
     identities: &Identities,
     found: FoundObjects,
-) -> Result<Secret, Error> {
+) -> Result<(Secret, Vec<Slot>), Error> {
     let commitment = Keys::decode(records)?.commitment;
     let context = KeyContext::of(header, records);
     let set = header.first_chunk().copied().unwrap_or_default();
@@ -259,14 +306,14 @@ fn by_objects(
     for (object, slots) in objects.iter().zip(&tried) {
         let opened = identities.open_here(slots, |secret| is_right(object, secret));
         if let Some(secret) = opened {
-            return Ok(secret);
+            return Ok((secret, object.slots.clone()));
         }
     }
     let name = set_name(&set);
     let mut failed = None;
     for (object, slots) in objects.iter().zip(&tried) {
         match identities.ask(slots, &name, |secret| is_right(object, secret)) {
-            Ok(Some(secret)) => return Ok(secret),
+            Ok(Some(secret)) => return Ok((secret, object.slots.clone())),
             Ok(None) => {}
             Err(error) => failed = Some(error),
         }
@@ -315,7 +362,19 @@ fn told(error: Error, found: &FoundObjects, (count, untried): (usize, usize)) ->
     else {
         return error;
     };
+    let places = match found.places.is_empty() {
+        true => "nowhere".to_owned(),
+        false => found.places.join(", "),
+    };
     let mut objects = match (count, identities) {
+        // Nothing but an object opens such a set, so it matters where one can be.
+        (0, _) if slots == 0 => {
+            format!("; key objects of it were looked for in {places}, and none was found")
+        }
+        (1, 0) if slots == 0 => format!("; there is one key object of it in {places}"),
+        (many, 0) if slots == 0 => format!("; there are {many} key objects of it in {places}"),
+        (1, _) if slots == 0 => format!("; the key object in {places} is for others"),
+        (many, _) if slots == 0 => format!("; the {many} key objects in {places} are for others"),
         (0, _) => String::new(),
         (1, 0) => "; next to it is one key object".to_owned(),
         (many, 0) => format!("; next to it are {many} key objects"),

@@ -47,7 +47,7 @@ mod text;
 pub use certificate::{Certificate, SUBJECT_MAX, is_certificate};
 pub use command::{Ask, CommandKey, CommandSlot, Errand, KeyProgram, WRAPPED_MAX};
 pub use error::{Error, ObjectsTold};
-pub use further::{COSTLY_MAX, FoundObjects, ObjectFinder, OpenedSet};
+pub use further::{COSTLY_MAX, FoundObjects, ObjectFinder, OpenedSet, first_object};
 pub use identity::{Identities, Identity, KeyFinder};
 pub use index::{Chunk, IndexKeys, IndexSecret};
 pub use keyring::Keyring;

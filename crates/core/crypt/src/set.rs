@@ -52,6 +52,13 @@ impl std::fmt::Debug for SetKeys {
 pub struct NewKey {
     secret: Secret,
     slots: Vec<Slot>,
+    apart: Option<ApartSlots>,
+}
+
+/// The slots of a set whose Keys records have none, and for whom they are.
+pub(crate) struct ApartSlots {
+    pub recipients: Recipients,
+    pub slots: Vec<Slot>,
 }
 
 impl std::fmt::Debug for NewKey {
@@ -65,7 +72,39 @@ impl NewKey {
     pub fn wrapped(recipients: &Recipients) -> Result<NewKey, Error> {
         let secret = random()?;
         let slots = recipients.wrap(&secret)?;
-        Ok(NewKey { secret, slots })
+        Ok(NewKey {
+            secret,
+            slots,
+            apart: None,
+        })
+    }
+
+    /// The same, for a set whose slots are in a key object alone.
+    ///
+    /// Errors: those of [`NewKey::wrapped`].
+    pub fn detached(recipients: &Recipients) -> Result<NewKey, Error> {
+        let NewKey { secret, slots, .. } = NewKey::wrapped(recipients)?;
+        Ok(NewKey {
+            secret,
+            slots: Vec::new(),
+            apart: Some(ApartSlots {
+                recipients: recipients.clone(),
+                slots,
+            }),
+        })
+    }
+
+    /// Whether the Keys records of the set have no slots.
+    pub fn is_detached(&self) -> bool {
+        self.apart.is_some()
+    }
+
+    pub(crate) fn apart(&self) -> Option<&ApartSlots> {
+        self.apart.as_ref()
+    }
+
+    pub(crate) fn secret(&self) -> &Secret {
+        &self.secret
     }
 
     /// Bytes of each record's body that will keep this key: no header changes them.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use longshore_crypt::{
     CommandKey, Error, FoundObjects, Identities, Identity, KeyObject, Keyring, Keys, NewKey,
-    OBJECTS_MAX, OpenedSet, Passphrase, Recipient, Recipients, SetKeys, Slot,
+    OBJECTS_MAX, OpenedSet, Passphrase, Recipient, Recipients, SetKeys, Slot, first_object,
 };
 
 const HEADER: &[u8] = b"0123456789abcdef, and more of a set header";
@@ -81,6 +81,55 @@ fn a_further_recipient_opens_the_set_by_its_object_and_by_no_other() {
         let object = theirs.object(&recipients(&[&new]), 5).unwrap();
         assert!(keys(&new, vec![object.encode().unwrap()]).is_err());
     }
+}
+
+/// Goal: a set with detached keys is opened by its first object and by nothing else, and what its recipients withstand is remembered
+/// where no slot is on the media.
+#[test]
+fn a_set_with_detached_keys_is_opened_by_its_object_alone() {
+    let [own, stranger] = [(); 2].map(|()| Identity::new_x25519().unwrap());
+    let hybrid = Identity::new_hybrid().unwrap();
+    let made = |of: &[&Identity]| {
+        let key = NewKey::detached(&recipients(of)).unwrap();
+        assert!(key.is_detached());
+        let (keys, records) = SetKeys::create(HEADER, &key, [0; 32]).unwrap();
+        let object = first_object(HEADER, &records, (&key, 5)).unwrap().unwrap();
+        (Set { keys, records }, object)
+    };
+    let (ours, object) = made(&[&own]);
+    assert_eq!(ours.records.len(), 1);
+    assert!(Keys::decode(&ours.records).unwrap().slots.is_empty());
+    let bytes = object.encode().unwrap();
+    let keys = |identity: &Identity, objects: Vec<Vec<u8>>| {
+        next_to(ring(identity), objects).open(HEADER, &ours.records)
+    };
+    let read = keys(&own, vec![bytes.clone()]).unwrap();
+    assert_eq!(
+        read.trailer_mac(b"t", &[1; 32]),
+        ours.keys.trailer_mac(b"t", &[1; 32])
+    );
+    let refused = keys(&own, Vec::new()).unwrap_err().to_string();
+    assert!(refused.contains("its keys are detached"), "{refused}");
+    assert!(refused.contains("were looked for in nowhere"), "{refused}");
+    assert!(keys(&stranger, vec![bytes.clone()]).is_err());
+    // The object of another set of this very header, and one with a byte changed.
+    let (_, theirs) = made(&[&own]);
+    assert!(keys(&own, vec![theirs.encode().unwrap()]).is_err());
+    for at in 0..bytes.len() {
+        let mut changed = bytes.clone();
+        changed[at] ^= 1;
+        // The time is for people, and under the MAC like all else.
+        assert!(keys(&own, vec![changed]).is_err(), "{at}");
+    }
+    let (strong, object) = made(&[&hybrid]);
+    let opened = next_to(ring(&hybrid), vec![object.encode().unwrap()]);
+    let opened = opened.open_again(HEADER, &strong.records).unwrap();
+    assert_eq!(opened.object(&recipients(&[&own]), 6), Err(Error::Mixed));
+    assert!(opened.object(&recipients(&[&hybrid]), 6).is_ok());
+    // Of a set whose slots are on its media there is none.
+    let key = NewKey::wrapped(&recipients(&[&own])).unwrap();
+    let (_, records) = SetKeys::create(HEADER, &key, [0; 32]).unwrap();
+    assert_eq!(first_object(HEADER, &records, (&key, 5)), Ok(None));
 }
 
 /// Goal: whoever has no set key makes no object that counts. A slot of the media is public, and opens: the MAC alone refuses it.

@@ -190,6 +190,7 @@ fn header() -> SetHeader {
         copy_only: false,
         attributes: false,
         encrypted: false,
+        keys_detached: false,
         parent: None,
         log: LogStart {
             system: SYSTEM,

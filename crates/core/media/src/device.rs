@@ -30,8 +30,8 @@ pub use door::{
 };
 pub(crate) use door::{FIRST_BYTES, buffer, buffers};
 pub(crate) use file::STAGING_BYTES;
-pub use folder::{Folder, NAMES_MAX, SeenObject, is_key_object};
-pub(crate) use folder::{Named, found, seen};
+pub use folder::{Folder, NAMES_MAX, SeenObject, finder_in, found, have_all, is_key_object};
+pub(crate) use folder::{Named, seen};
 
 /// A device as a user specifies it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,6 +81,30 @@ impl DeviceSpec {
                 address.clone(),
                 cancel.clone(),
             )),
+        }
+    }
+
+    /// The directory, or the prefix of a bucket, that this names as a place for key objects; `None` for anything else, and where the
+    /// settings of the store are wrong.
+    pub fn as_folder(
+        &self,
+        storage: &Arc<dyn Storage>,
+        cancel: &Arc<AtomicBool>,
+    ) -> Option<Folder> {
+        match self {
+            DeviceSpec::File(path) => Some(Folder::Directory {
+                storage: storage.clone(),
+                path: path.clone(),
+            }),
+            DeviceSpec::Bucket(address) => {
+                let (bucket, prefix) = address.place(&**storage).ok()?;
+                Some(Folder::Prefix {
+                    bucket,
+                    prefix,
+                    cancel: cancel.clone(),
+                })
+            }
+            DeviceSpec::Nul | DeviceSpec::Pipe => None,
         }
     }
 

@@ -11,13 +11,14 @@
 use std::sync::Arc;
 
 use longshore_crypt::{
-    FamilyRoot, IndexKeys, KeyContext, Keyring, Root, SIGNATURE_KIND, SIGNATURE_LEN, SIGNER_LEN,
-    SetKeys, Signature, SignatureState, Signed, Signer, Signers, StoredSignature,
+    Error as KeyError, FamilyRoot, IndexKeys, KeyContext, Keyring, Keys, Root, SIGNATURE_KIND,
+    SIGNATURE_LEN, SIGNER_LEN, SetKeys, Signature, SignatureState, Signed, Signer, Signers,
+    StoredSignature,
 };
 use uuid::Uuid;
 
 use crate::Error;
-use crate::header::{FAMILIES_MAX, MediaHeader, SetTrailer};
+use crate::header::{FAMILIES_MAX, INCOMPATIBLE_DETACHED, MediaHeader, SetTrailer};
 use crate::record::{Fields, RecordError};
 
 /// Bytes of a Roots record's body before the roots.
@@ -92,6 +93,22 @@ impl Roots {
             families,
             claim,
         })
+    }
+}
+
+/// The Keys records of a set whose header has this body. Both say whether its slots are on the media, and have to agree: a set whose slots
+/// were taken away is not one whose keys are detached.
+///
+/// Errors: those of [`Keys::decode`].
+pub fn stored_keys(header: &[u8], records: &[Vec<u8>]) -> Result<Keys, KeyError> {
+    let keys = Keys::decode(records)?;
+    let bits = header.get(56..64).and_then(|bits| bits.first_chunk());
+    let bits = bits.map_or(0, |bits| u64::from_le_bytes(*bits));
+    match keys.slots.is_empty() == (bits & INCOMPATIBLE_DETACHED != 0) {
+        true => Ok(keys),
+        false => Err(KeyError::Malformed {
+            what: "their slots are not where the header says",
+        }),
     }
 }
 

@@ -62,13 +62,16 @@ pub const INCOMPATIBLE_SUMS: u64 = 1 << 3;
 pub const INCOMPATIBLE_ATTRIBUTES: u64 = 1 << 4;
 /// Payloads are of PAGES: incompatible bit 5 of the set header.
 pub const INCOMPATIBLE_PAGES: u64 = 1 << 5;
+/// The Keys records of an encrypted set have no slots: incompatible bit 6 of the set header.
+pub const INCOMPATIBLE_DETACHED: u64 = 1 << 6;
 /// Incompatible features of a set that this version understands.
 pub const SET_INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_ENCRYPTED
     | INCOMPATIBLE_DIFFERENTIAL
     | INCOMPATIBLE_LOG
     | INCOMPATIBLE_SUMS
     | INCOMPATIBLE_ATTRIBUTES
-    | INCOMPATIBLE_PAGES;
+    | INCOMPATIBLE_PAGES
+    | INCOMPATIBLE_DETACHED;
 /// Compatible features of a media set that this version writes: none.
 pub const COMPATIBLE_WRITTEN: u64 = 0;
 /// A lineage follows the set header's last field: compatible bit 0 of the set header.
@@ -345,6 +348,8 @@ pub struct SetHeader {
     pub attributes: bool,
     /// Whether names and contents are encrypted. The fields of this header never are.
     pub encrypted: bool,
+    /// Whether the slots that open the set are in key objects alone, and not on its media; of encrypted sets alone.
+    pub keys_detached: bool,
     /// The set that this one is compared with; present exactly when the type is [`BackupType::Differential`].
     pub parent: Option<Uuid>,
     pub log: LogStart,
@@ -413,8 +418,13 @@ impl SetHeader {
             true => INCOMPATIBLE_ENCRYPTED,
             false => 0,
         };
+        let detached = match self.keys_detached {
+            true => INCOMPATIBLE_DETACHED,
+            false => 0,
+        };
         let pages = algorithm_feature(self.algorithm);
-        let incompatible = self.backup_type.feature() | attributes | sums | encrypted | pages;
+        let of_keys = encrypted | detached;
+        let incompatible = self.backup_type.feature() | attributes | sums | of_keys | pages;
         out.extend_from_slice(&incompatible.to_le_bytes());
         out.extend_from_slice(&self.expires_us.unwrap_or(0).to_le_bytes());
         out.extend_from_slice(self.parent.unwrap_or_default().as_bytes());
@@ -466,6 +476,7 @@ impl SetHeader {
             copy_only: fixed.flags & FLAG_COPY_ONLY != 0,
             attributes,
             encrypted: fixed.incompatible & INCOMPATIBLE_ENCRYPTED != 0,
+            keys_detached: fixed.incompatible & INCOMPATIBLE_DETACHED != 0,
             parent: differential.then_some(fixed.parent),
             log: fixed.log,
             expires_us: (fixed.expires_us != 0).then_some(fixed.expires_us),
@@ -580,16 +591,18 @@ impl SetFields {
     /// Errors: fields that are out of range or contradict each other.
     fn check(&self) -> Result<(bool, bool), RecordError> {
         let differential = self.backup_type == BackupType::Differential;
-        let of_any = INCOMPATIBLE_ATTRIBUTES | INCOMPATIBLE_SUMS | INCOMPATIBLE_ENCRYPTED;
+        let of_keys = INCOMPATIBLE_ENCRYPTED | INCOMPATIBLE_DETACHED;
+        let of_any = INCOMPATIBLE_ATTRIBUTES | INCOMPATIBLE_SUMS | of_keys;
         let of_algorithm = self.incompatible & INCOMPATIBLE_PAGES;
         let of_type = self.incompatible & !(of_any | INCOMPATIBLE_PAGES);
         let fits_type =
             differential != self.parent.is_nil() && of_type == self.backup_type.feature();
         let fits_algorithm = of_algorithm == algorithm_feature(self.algorithm);
+        let fits_keys = self.incompatible & of_keys != INCOMPATIBLE_DETACHED;
         let in_range = (1..=SETS_MAX).contains(&self.position)
             && (1..=PLAIN_MAX as u32).contains(&self.buffer_bytes);
         let nothing_unknown = self.reserved == 0 && self.flags & !FLAG_COPY_ONLY == 0;
-        match fits_type && fits_algorithm && in_range && nothing_unknown {
+        match fits_type && fits_algorithm && fits_keys && in_range && nothing_unknown {
             true => Ok((
                 differential,
                 self.incompatible & INCOMPATIBLE_ATTRIBUTES != 0,

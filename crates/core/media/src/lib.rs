@@ -38,7 +38,7 @@ mod window;
 pub use copy::{CopiedSet, Moved, Planned, ReadyCopy, copy_set, copy_set_planned};
 pub use device::{
     BackupDevice, DeviceSpec, FamilyRead, FamilyWrite, Folder, LastLook, LeftStripe, PendingStripe,
-    SeenObject, Settle, Surroundings, is_key_object, only_path,
+    SeenObject, Settle, Surroundings, finder_in, found, have_all, is_key_object, only_path,
 };
 pub use error::{BEGINNING, Error};
 pub use family_writer::{BlockOut, FamilyWriter};

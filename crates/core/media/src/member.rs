@@ -22,7 +22,7 @@ use longshore_crypt::{
 
 use crate::Error;
 use crate::device::{BackupDevice, DeviceClass, FIRST_BYTES, FamilyRead};
-use crate::encrypted::{StripeCheck, check_plain};
+use crate::encrypted::{StripeCheck, check_plain, stored_keys};
 use crate::header::{BlockHeader, MediaHeader, SETS_MAX, SetHeader, SetTrailer, TRAILER_LEN};
 use crate::index::{self, ChunkOwner, Row, StoredChunk};
 use crate::record::{Container, HEAD_LEN, MAGIC, PREFIX_MAX, RecordError, RecordKind};
@@ -628,6 +628,7 @@ impl Member {
             records.push(body);
             end = next;
         }
+        stored_keys(&header, &records).map_err(|source| self.key_error(position, source))?;
         Ok((header, records, end))
     }
 

@@ -9,6 +9,8 @@
 //!   promises data that a crash could lose.
 //! - Stripes are completed one after the other, in the order of their devices' names, so two writers without locks meet
 //!   at the first name that both have.
+//! - The key object of a set with detached keys is durable at each of its places before the first trailer is written, and none is
+//!   left of a set that fails before.
 //! - Where the plan tolerates it, a stripe whose device fails is left out of all of this, and its bytes are in the rows alone.
 //!
 //! Leaves to others: one stripe's blocks, index and trailer (`family_writer.rs`), the content of blocks
@@ -17,11 +19,14 @@
 use std::io;
 use std::sync::Arc;
 
-use longshore_crypt::{IndexSecret, NewKey, Root, SetKeys, Signed, SigningKey, StoredSignature};
+use longshore_crypt::{
+    IndexSecret, NewKey, ObjectName, Root, SetKeys, Signed, SigningKey, StoredSignature,
+    first_object,
+};
 use longshore_io::Via;
 use uuid::Uuid;
 
-use crate::device::{BackupDevice, DeviceClass, NamedStripe, Settle, Stripe, complete_all};
+use crate::device::{BackupDevice, DeviceClass, Folder, NamedStripe, Settle, Stripe, complete_all};
 use crate::encrypted::Roots;
 use crate::family_writer::FamilyWriter;
 use crate::header::{
@@ -71,6 +76,8 @@ pub struct EncryptTo {
     pub parent_root: Root,
     /// Signs the set; `None`: it is not signed.
     pub sign: Option<Arc<SigningKey>>,
+    /// Where the key object of a set with detached keys goes: to each of these places. Empty for others.
+    pub places: Vec<Folder>,
 }
 
 /// The parity stripes of a new media set: the last ones of its devices.
@@ -131,6 +138,7 @@ struct Start {
 
 impl Start {
     fn new(media: Vec<MediaHeader>, mut header: SetHeader, to: Option<EncryptTo>) -> Start {
+        header.keys_detached = to.as_ref().is_some_and(|to| to.key.is_detached());
         if let (Some(to), Some(key)) = (&to, &mut header.sum_key) {
             // A person who knows it can look for two pages with one sum.
             *key = key.masked(&to.key.sums_mask(header.set.as_bytes()));
@@ -153,6 +161,7 @@ pub struct SetWriter {
     /// Those of an encrypted set: blocks are encrypted with them.
     pub keys: Option<Arc<SetKeys>>,
     sign: Option<Arc<SigningKey>>,
+    apart: Option<ApartKey>,
     rows: Option<Arc<Rows>>,
     losses: Option<Arc<Losses>>,
 }
@@ -302,16 +311,29 @@ impl SetWriter {
         rows: Option<Arc<Rows>>,
     ) -> Result<SetWriter, Error> {
         let header = set.header.encode();
-        let (keys, records) = match &set.encryption {
-            None => (None, Vec::new()),
+        let failed = |source| Error::Key {
+            device: families[0].device().to_owned(),
+            position: set.header.position,
+            source,
+        };
+        let (keys, records, apart) = match &set.encryption {
+            None => (None, Vec::new(), None),
             Some(to) => {
                 let made = SetKeys::create(&header, &to.key, to.parent_root);
-                let (keys, records) = made.map_err(|source| Error::Key {
-                    device: families[0].device().to_owned(),
-                    position: set.header.position,
-                    source,
-                })?;
-                (Some(Arc::new(keys)), records)
+                let (keys, records) = made.map_err(failed)?;
+                let made = first_object(&header, &records, (&to.key, set.header.start_us));
+                let object = made.map_err(failed)?;
+                let parts = object.map(|o| Ok((o.name()?, o.encode()?))).transpose();
+                let apart = match parts.map_err(failed)? {
+                    None => None,
+                    // Nobody could ever open what is written.
+                    Some(_) if to.places.is_empty() => {
+                        let what = "no place for it is named";
+                        return Err(failed(longshore_crypt::Error::Object { what }));
+                    }
+                    Some(parts) => Some(ApartKey::written(parts, to)?),
+                };
+                (Some(Arc::new(keys)), records, apart)
             }
         };
         for (family, media) in families.iter_mut().zip(&set.media) {
@@ -334,6 +356,7 @@ impl SetWriter {
             families,
             keys,
             sign: set.encryption.and_then(|to| to.sign),
+            apart,
             rows,
             losses: None,
         })
@@ -390,6 +413,9 @@ impl SetWriter {
             }
         }
         let root = index.as_ref().map(|index| index.root);
+        if let Some(apart) = self.apart {
+            apart.keep()?;
+        }
         for family in &mut families {
             family.put_trailer(&whole, root)?;
         }
@@ -429,6 +455,52 @@ impl SetWriter {
             index,
             lost: self.losses.map_or_else(Vec::new, |losses| losses.faults()),
         })
+    }
+}
+
+/// The key object of a set that is being written. Dropped before the set is sealed, it takes the object away again: nothing else has
+/// the key, and the set will never be whole.
+struct ApartKey {
+    places: Vec<Folder>,
+    name: ObjectName,
+    bytes: Vec<u8>,
+    is_kept: bool,
+}
+
+impl ApartKey {
+    /// Writes the object to each place, so that a backup that cannot have its keys there fails before its data moves.
+    fn written((name, bytes): (ObjectName, Vec<u8>), to: &EncryptTo) -> Result<ApartKey, Error> {
+        let key = ApartKey {
+            places: to.places.clone(),
+            name,
+            bytes,
+            is_kept: false,
+        };
+        key.write()?;
+        Ok(key)
+    }
+
+    fn write(&self) -> Result<(), Error> {
+        let mut places = self.places.iter();
+        places.try_for_each(|place| place.write(&self.name, &self.bytes))
+    }
+
+    /// The set is whole from now on: its object stays, and is looked at once more at each place.
+    fn keep(mut self) -> Result<(), Error> {
+        self.write()?;
+        self.is_kept = true;
+        Ok(())
+    }
+}
+
+impl Drop for ApartKey {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            for place in &self.places {
+                // One that stays is of a set that is never whole, and opens nothing.
+                let _left = place.remove(&self.name);
+            }
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use longshore_io::{crc32c, crc32c_append};
 use crate::Error;
 use crate::block::{ENCRYPTED_MANIFEST_EXTRA, Encrypted, HeadReader, stored_seal};
 use crate::device::FamilyRead;
-use crate::encrypted::{StripeCheck, check_plain};
+use crate::encrypted::{StripeCheck, check_plain, stored_keys};
 use crate::header::{BlockHeader, MediaHeader, SetHeader, SetTrailer};
 use crate::index::{self, ChunkOwner};
 use crate::record::{Container, RecordError, RecordKind};
@@ -608,12 +608,10 @@ fn check_of(
         }
         records.push(body);
     }
+    stored_keys(header, &records).map_err(key)?;
     let keys = match reading {
         Reading::Contents(keyring) => Some(keyring.open(header, &records).map_err(key)?),
-        Reading::Copy | Reading::Stored(_) => {
-            Keys::decode(&records).map_err(key)?;
-            None
-        }
+        Reading::Copy | Reading::Stored(_) => None,
     };
     let signers = reading.signers();
     Ok(StripeCheck::new(media, header, &records, keys, &signers))

@@ -18,6 +18,7 @@ use longshore_io::Via;
 use longshore_kit::Random;
 use longshore_kit::random::from_env;
 use longshore_media::device::DeviceClass;
+use longshore_media::encrypted::stored_keys;
 use longshore_media::record::{Container, RecordKind};
 use longshore_media::{
     BackupDevice, Disposition, EncryptTo, Error, FamilyRead, FamilyWrite, Item, MediaSet,
@@ -47,6 +48,7 @@ fn shape(identity: &Identity, algorithm: Algorithm) -> Shape {
             key: Arc::new(NewKey::wrapped(&recipients).unwrap()),
             parent_root: [0; 32],
             sign: None,
+            places: Vec::new(),
         }),
         ..Shape::new(Disposition::New, algorithm, 50)
     }
@@ -104,6 +106,49 @@ fn refused(stripes: &[Vec<u8>], keyring: &Arc<Keyring>) -> SignatureState {
     }
     assert!(found.iter().all(|what| *what == found[0]), "{found:?}");
     found[0]
+}
+
+/// Goal: whether slots are on the media is said twice, and both have to agree: a set whose slots were taken away is damaged, and not one
+/// whose keys are detached.
+#[test]
+fn slots_are_where_the_header_says_or_the_set_is_damaged() {
+    let identity = identity();
+    let recipients = Recipients::new(vec![identity.recipient()], false).unwrap();
+    let header = |bits: u64| {
+        let mut body = vec![7; 120];
+        body[56..64].copy_from_slice(&bits.to_le_bytes());
+        body
+    };
+    let (attached, detached) = (header(1), header(1 | 1 << 6));
+    for (body, key) in [
+        (&attached, NewKey::wrapped(&recipients).unwrap()),
+        (&detached, NewKey::detached(&recipients).unwrap()),
+    ] {
+        let (_, records) = SetKeys::create(body, &key, [0; 32]).unwrap();
+        assert!(stored_keys(body, &records).is_ok());
+        let other = if *body == attached {
+            &detached
+        } else {
+            &attached
+        };
+        let refused = stored_keys(other, &records).unwrap_err();
+        assert!(
+            matches!(refused, longshore_crypt::Error::Malformed { .. }),
+            "{refused}"
+        );
+    }
+    assert!(stored_keys(&attached[..50], &[]).is_err());
+    // All readers look: those of contents, of checksums, and of the records alone.
+    let mut changed = media(1, &[(shape(&identity, Algorithm::Zstd), small_tree())]);
+    let mut pieces = take_apart(Container::Zstd, &changed[0]);
+    let is_set = |piece: &&mut Piece| piece.kind == RecordKind::Set;
+    let set = pieces.iter_mut().find(is_set).unwrap();
+    set.body[56] |= 1 << 6;
+    changed[0] = put_together(Container::Zstd, &pieces);
+    let opened = MediaSet::open(&devices(&changed)).unwrap();
+    let opened = opened.with_keyring(&keyring(&identity));
+    assert!(opened.recipients(1).is_err() && opened.opened(1).is_err());
+    assert!(opened.stored_stream(0, 1).is_err() && opened.stream(0, 1).is_err());
 }
 
 #[test]

@@ -223,6 +223,7 @@ fn set_header() -> SetHeader {
         copy_only: true,
         attributes: false,
         encrypted: false,
+        keys_detached: false,
         parent: Some(uuid(11)),
         log: LogStart {
             system: 12,
@@ -292,6 +293,29 @@ fn the_algorithm_pages_and_its_bit_come_together() {
 }
 
 #[test]
+fn keys_are_detached_from_encrypted_sets_alone() {
+    for (encrypted, keys_detached) in [(false, false), (true, false), (true, true), (false, true)] {
+        let header = SetHeader {
+            encrypted,
+            keys_detached,
+            ..set_header()
+        };
+        let encoded = header.encode();
+        let bits = u64::from(encoded[56]);
+        assert_eq!(bits & INCOMPATIBLE_DETACHED != 0, keys_detached);
+        let decoded = SetHeader::decode(&encoded);
+        let is_right = encrypted || !keys_detached;
+        assert_eq!(decoded.is_ok(), is_right, "{encrypted} {keys_detached}");
+        if let Ok(decoded) = decoded {
+            assert_eq!(
+                (decoded.encrypted, decoded.keys_detached),
+                (encrypted, keys_detached)
+            );
+        }
+    }
+}
+
+#[test]
 fn feature_bits_are_those_of_the_code_and_no_other_is_known() {
     let listed: BTreeMap<_, _> = table("features")
         .iter()
@@ -304,6 +328,7 @@ fn feature_bits_are_those_of_the_code_and_no_other_is_known() {
         (("incompatible", "sums"), INCOMPATIBLE_SUMS),
         (("incompatible", "attributes"), INCOMPATIBLE_ATTRIBUTES),
         (("incompatible", "pages"), INCOMPATIBLE_PAGES),
+        (("incompatible", "detached"), INCOMPATIBLE_DETACHED),
         (("compatible", "lineage"), COMPATIBLE_LINEAGE),
         (("compatible", "identity"), COMPATIBLE_IDENTITY),
     ]);

@@ -119,6 +119,7 @@ prop_compose! {
             copy_only,
             attributes: kind.0,
             encrypted: kind.1,
+            keys_detached: false,
             parent,
             log: LogStart {
                 system: log.0,

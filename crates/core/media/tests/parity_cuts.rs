@@ -13,7 +13,8 @@ use longshore_codec::Algorithm;
 use longshore_crypt::{Identities, Identity, Keyring, NewKey, Recipients, Signers, SigningKey};
 use longshore_io::{Fault, Op, SimDisk, Storage};
 use longshore_media::{
-    BackupDevice, DeviceSpec, Disposition, EncryptTo, Error, Examined, MediaSet, ParityPlan,
+    BackupDevice, DeviceSpec, Disposition, EncryptTo, Error, Examined, Folder, MediaSet,
+    ParityPlan, have_all,
 };
 use support::*;
 
@@ -44,6 +45,8 @@ enum Form {
     Plain,
     /// Encrypted and signed; readers demand both.
     Sealed,
+    /// The same, with detached keys at two of the three file systems.
+    Detached,
 }
 
 /// An identity that sets are for, another one, and the key that signs them.
@@ -68,13 +71,19 @@ fn write(disk: &SimDisk, disposition: Disposition, text: &str) -> Result<(), Err
 }
 
 fn write_as(form: Form, disk: &SimDisk, disposition: Disposition, text: &str) -> Result<(), Error> {
-    let encryption = match form {
-        Form::Plain => None,
-        Form::Sealed => Some(EncryptTo {
-            key: Arc::new(NewKey::wrapped(&recipients(&KEYS.0)).unwrap()),
+    let sealed = |key: NewKey, places: Vec<Folder>| {
+        Some(EncryptTo {
+            key: Arc::new(key),
             parent_root: [0; 32],
             sign: Some(KEYS.2.clone()),
-        }),
+            places,
+        })
+    };
+    let to = recipients(&KEYS.0);
+    let encryption = match form {
+        Form::Plain => None,
+        Form::Sealed => sealed(NewKey::wrapped(&to).unwrap(), Vec::new()),
+        Form::Detached => sealed(NewKey::detached(&to).unwrap(), key_places(disk)),
     };
     let shape = Shape {
         parity: ParityPlan {
@@ -88,6 +97,12 @@ fn write_as(form: Form, disk: &SimDisk, disposition: Disposition, text: &str) ->
     write_set(&devices_on(disk), &shape, &inputs(text)).map(drop)
 }
 
+fn key_places(disk: &SimDisk) -> Vec<Folder> {
+    let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+    let place = |path: &str| DeviceSpec::File(path.into()).as_folder(&storage, &Arc::default());
+    ["/m0", "/m2"].into_iter().filter_map(place).collect()
+}
+
 /// The set on the media, of which everything is checked.
 fn read(disk: &SimDisk) -> Result<Content, String> {
     read_as(Form::Plain, disk)
@@ -96,7 +111,7 @@ fn read(disk: &SimDisk) -> Result<Content, String> {
 fn read_as(form: Form, disk: &SimDisk) -> Result<Content, String> {
     let keyring = match form {
         Form::Plain => Arc::default(),
-        Form::Sealed => keyring(&KEYS.0),
+        Form::Sealed | Form::Detached => keyring(&KEYS.0),
     };
     read_with(&keyring, disk)
 }
@@ -164,6 +179,42 @@ fn a_cut_at_any_step_of_a_replacing_backup_leaves_the_old_set_or_the_new_one() {
     }
 }
 
+/// Goal: no set is whole whose keys are not, at each of their places, and a run that fails before leaves none behind.
+#[test]
+fn a_cut_at_any_step_of_a_backup_with_detached_keys_leaves_no_whole_set_without_them() {
+    let new = |disk: &SimDisk| write_as(Form::Detached, disk, Disposition::New, "abc");
+    let expected = expected(&inputs("abc"));
+    let steps = SimDisk::cut_everywhere(IMAGES, disk, new, |image, reported, at| {
+        let is_whole = |media: MediaSet| media.set(1).is_ok_and(|set| set.trailer.is_some());
+        if MediaSet::open(&devices_on(image)).is_ok_and(is_whole) {
+            let media = MediaSet::open(&devices_on(image)).unwrap();
+            let set = media.set(1).unwrap().header.set;
+            for place in key_places(image) {
+                let names = place.objects(set.as_bytes()).unwrap();
+                assert_eq!(names.len(), 1, "{at}: {}", place.name());
+                assert!(have_all(&[place], &names[0]), "{at}");
+            }
+            assert!(
+                read_as(Form::Detached, image).as_ref() == Ok(&expected),
+                "{at}"
+            );
+        } else {
+            assert!(!reported, "{at}");
+        }
+        let next = write_as(Form::Detached, image, Disposition::Format, "next");
+        next.unwrap_or_else(|e| panic!("{at}: {e}"));
+        assert!(read_as(Form::Detached, image).is_ok(), "{at}");
+    });
+    assert!(steps >= 30, "only {steps} steps were cut");
+    // A device that fails, and no cut: the objects are taken away again.
+    let full = Fault::errno(28).on(Op::Write).below("/m1/b.longshore-new");
+    let broken = disk(7).inject(full);
+    write_as(Form::Detached, &broken, Disposition::New, "abc").unwrap_err();
+    let is_object = |path: &&std::path::PathBuf| path.extension().is_some_and(|e| e == "lsk");
+    let paths = broken.paths();
+    assert_eq!(paths.iter().find(is_object), None);
+}
+
 fn with_a_set(form: Form, seed: u64, text: &str) -> SimDisk {
     let disk = disk(seed);
     write_as(form, &disk, Disposition::New, text).unwrap();
@@ -203,7 +254,10 @@ fn a_cut_at_any_step_of_writing_key_objects_leaves_whole_ones_or_none() {
             true => assert!(!reported && other.is_err(), "{at}"),
             false => assert!(other.as_ref() == Ok(&expected), "{at}: {other:?}"),
         }
-        assert!(!reported || media.has_everywhere(&seen[0].name), "{at}");
+        assert!(
+            !reported || have_all(media.folders(), &seen[0].name),
+            "{at}"
+        );
         rewrap(image).unwrap_or_else(|e| panic!("{at}: {e}"));
         let other = read_with(&keyring(&KEYS.1), image);
         assert!(other.as_ref() == Ok(&expected), "{at}: {other:?}");

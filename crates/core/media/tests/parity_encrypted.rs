@@ -30,6 +30,7 @@ fn encryption(identity: &Identity, sign: &Arc<SigningKey>) -> EncryptTo {
         key: Arc::new(NewKey::wrapped(&recipients).unwrap()),
         parent_root: [0; 32],
         sign: Some(sign.clone()),
+        places: Vec::new(),
     }
 }
 

@@ -39,6 +39,7 @@ fn encryption() -> EncryptTo {
         key: Arc::new(NewKey::wrapped(&recipients).unwrap()),
         parent_root: [0; 32],
         sign: Some(Arc::new(SigningKey::new().unwrap())),
+        places: Vec::new(),
     }
 }
 

@@ -17,7 +17,7 @@ use longshore_accelerators::OffloadMode;
 use longshore_codec::{Algorithm, Level};
 use longshore_facts::LowIoPriority;
 use longshore_io::{Clock, Throttle};
-use longshore_media::{DeviceSpec, Disposition, Recipients, SourceIdentity};
+use longshore_media::{DeviceSpec, Disposition, Folder, Recipients, SourceIdentity};
 use longshore_repository::NewBackup;
 use longshore_source::{PostgresOptions, SourceSpec};
 use uuid::Uuid;
@@ -188,6 +188,8 @@ pub struct BackupRequest {
     pub copy_only: bool,
     /// For whom the set is encrypted; `None`: it is not.
     pub encrypt_to: Option<Recipients>,
+    /// Where the slots go, in a key object at each of these places; `None`: they are on the media.
+    pub key_places: Option<Vec<Folder>>,
     /// Keep page sums, so that the set can be a base. Sets of PostgreSQL and differential sets have them in any case.
     pub page_sums: bool,
     /// Microseconds since the Unix epoch.
@@ -230,6 +232,7 @@ impl BackupRequest {
             media_description: String::new(),
             copy_only: false,
             encrypt_to: None,
+            key_places: None,
             page_sums: false,
             expires_us: None,
             on_change: OnChange::Mark,

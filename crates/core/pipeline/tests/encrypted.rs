@@ -155,6 +155,7 @@ fn neither_a_parent_nor_a_child_is_replaced_by_another_set_of_its_identifier() {
         key: Arc::new(NewKey::wrapped(&keys.recipients).unwrap()),
         parent_root: [0; 32],
         sign: None,
+        places: Vec::new(),
     };
     forge(&full, header_of(&full), Some(encryption));
     let refused = restored("wrong").unwrap_err().to_string();
@@ -367,6 +368,7 @@ fn a_machine_without_an_identity_differs_from_its_own_sets_and_from_no_others() 
         key: Arc::new(NewKey::wrapped(&keys.recipients).unwrap()),
         parent_root: [0; 32],
         sign: None,
+        places: Vec::new(),
     };
     // An identity opens what anybody encrypted for it, and does not help here.
     let with_identity = RunContext {

@@ -65,7 +65,7 @@ pub struct Complete {
     pub stored_bytes: u64,
     /// Stripes that are lost or damaged and for which parity stands, as far as headers and trailers tell.
     pub faults: Vec<StripeFault>,
-    /// How many recipients can open it; 0 if it is not encrypted, `None` if its records do not tell.
+    /// How many recipients can open it; 0 if it is not encrypted or its keys are detached, `None` if its records do not tell.
     pub recipients: Option<usize>,
     /// Whose it is; `None` where nobody is trusted, so that nobody has looked.
     pub signature: Option<SignatureState>,

@@ -71,6 +71,7 @@ fn shelve_above(
         copy_only: false,
         attributes: false,
         encrypted: false,
+        keys_detached: false,
         parent,
         log: LogStart {
             system,

@@ -54,6 +54,7 @@ pub fn header(n: u64) -> SetHeader {
         copy_only: false,
         attributes: false,
         encrypted: false,
+        keys_detached: false,
         parent: None,
         log: Default::default(),
         expires_us: None,

@@ -5,7 +5,7 @@
 //!   again, and one with other bytes is replaced.
 //! - Each writer has an unfinished file of its own, so several may write one object at once.
 //! - No link is followed, and no more than [`OBJECT_MAX`] bytes are read.
-//! - Names that are no key object's are neither read nor changed.
+//! - Names that are neither a key object's nor a mark's are neither read nor changed.
 //!
 //! Leaves to others: what is in the files, and whether that is believed (`longshore-crypt`).
 
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use longshore_bucket::{Bucket, Bytes, Key};
-use longshore_crypt::{FoundObjects, KeyObject, OBJECT_MAX, OBJECTS_MAX, ObjectName};
+use longshore_crypt::{FoundObjects, KeyObject, OBJECT_MAX, OBJECTS_MAX, ObjectFinder, ObjectName};
 use longshore_io::{Dir, OpenHow, Storage, Via};
 use uuid::Uuid;
 
@@ -24,6 +24,10 @@ use crate::Error;
 
 /// The suffix of a file that is being written.
 const UNFINISHED: &str = ".longshore-new";
+/// The name of a mark is that of its set's objects up to the set, and this suffix.
+const MARK: &str = ".shredded";
+/// The most bytes of a mark.
+const MARK_MAX: usize = 4096;
 /// The most names of one set whose bytes are read: those whose bytes do not fit count for nothing, and anybody can add some.
 pub const NAMES_MAX: usize = 256;
 
@@ -134,12 +138,16 @@ impl Folder {
     ///
     /// Errors: it cannot be read; it is no regular file.
     pub fn read(&self, name: &ObjectName) -> Result<Option<Vec<u8>>, Error> {
-        let name = name.to_string();
+        self.beginning(&name.to_string(), OBJECT_MAX + 1)
+    }
+
+    /// At most so many bytes of a file here.
+    fn beginning(&self, name: &str, at_most: usize) -> Result<Option<Vec<u8>>, Error> {
         match self {
             Folder::Directory { storage, path } => {
                 let read = || {
-                    let file = storage.dir(path)?.open(Path::new(&name), OpenHow::Read)?;
-                    let mut bytes = vec![0; OBJECT_MAX + 1];
+                    let file = storage.dir(path)?.open(Path::new(name), OpenHow::Read)?;
+                    let mut bytes = vec![0; at_most];
                     let len = file.read_full_at(&mut bytes, 0, Via::Cache)?;
                     bytes.truncate(len);
                     Ok(bytes)
@@ -150,8 +158,8 @@ impl Folder {
                 }
             }
             Folder::Prefix { bucket, cancel, .. } => {
-                let at_most = Some(OBJECT_MAX as u64 + 1);
-                let read = bucket.beginning(&self.key(&name), at_most, cancel)?;
+                let at_most = Some(at_most as u64);
+                let read = bucket.beginning(&self.key(name), at_most, cancel)?;
                 Ok(read.map(|(_, bytes)| bytes.to_vec()))
             }
         }
@@ -174,17 +182,67 @@ impl Folder {
     ///
     /// Errors: it cannot be written; the directory is another user's, who could not read it; what is read back differs.
     pub fn write(&self, name: &ObjectName, bytes: &[u8]) -> Result<(), Error> {
-        let found = self.read(name).ok().flatten();
+        self.put(&name.to_string(), bytes, OBJECT_MAX + 1)
+    }
+
+    /// Removes a key object, durably. Returns whether it was there. A store that keeps versions, or a lock on them, keeps it all the same.
+    ///
+    /// Errors: it cannot be removed.
+    pub fn remove(&self, name: &ObjectName) -> Result<bool, Error> {
+        self.take_away(&name.to_string())
+    }
+
+    /// Leaves the mark that somebody destroyed the keys of this set on purpose. `text` is for people, at most [`MARK_MAX`] bytes.
+    ///
+    /// Errors: those of [`Folder::write`].
+    pub fn mark_shredded(&self, set: &[u8; 16], text: &str) -> Result<(), Error> {
+        let text: Vec<u8> = text.bytes().take(MARK_MAX).collect();
+        self.put(&mark_name(set), &text, MARK_MAX + 1)
+    }
+
+    /// The text of that mark; `None`: there is none. Anybody who can write here can have put it there.
+    ///
+    /// Errors: it cannot be read.
+    pub fn shredded(&self, set: &[u8; 16]) -> Result<Option<String>, Error> {
+        let read = self.beginning(&mark_name(set), MARK_MAX)?;
+        Ok(read.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    /// Removes the mark, with the set that it is of. Errors: it cannot be removed.
+    pub fn unmark(&self, set: &[u8; 16]) -> Result<bool, Error> {
+        self.take_away(&mark_name(set))
+    }
+
+    fn take_away(&self, name: &str) -> Result<bool, Error> {
+        if self.beginning(name, 1)?.is_none() {
+            return Ok(false);
+        }
+        match self {
+            Folder::Directory { storage, path } => {
+                let remove = || {
+                    let dir = storage.dir(path)?;
+                    dir.remove_file(Path::new(name))?;
+                    dir.sync(Path::new(""))
+                };
+                remove().map_err(self.io("remove a key object from"))?;
+            }
+            Folder::Prefix { bucket, cancel, .. } => bucket.remove(&self.key(name), cancel)?,
+        }
+        Ok(true)
+    }
+
+    fn put(&self, name: &str, bytes: &[u8], at_most: usize) -> Result<(), Error> {
+        let found = self.beginning(name, at_most).ok().flatten();
         if found.as_deref() == Some(bytes) {
             return Ok(());
         }
         match self {
             Folder::Directory { storage, path } => {
                 let dir = storage.dir(path).map_err(self.io("open"))?;
-                self.write_file(&*dir, &name.to_string(), bytes)?;
+                self.write_file(&*dir, name, bytes)?;
             }
             Folder::Prefix { bucket, cancel, .. } => {
-                let (key, bytes) = (self.key(&name.to_string()), Bytes::copy_from_slice(bytes));
+                let (key, bytes) = (self.key(name), Bytes::copy_from_slice(bytes));
                 // Whoever else writes it now: the name has the digest, and it is read back.
                 match found {
                     None => drop(bucket.create(&key, bytes, cancel)?),
@@ -192,7 +250,7 @@ impl Folder {
                 }
             }
         }
-        match self.read(name)?.as_deref() == Some(bytes) {
+        match self.beginning(name, at_most)?.as_deref() == Some(bytes) {
             true => Ok(()),
             false => Err(self.io("read back what was written to")(
                 ErrorKind::InvalidData.into(),
@@ -226,6 +284,11 @@ impl Folder {
             cannot(error)
         })
     }
+}
+
+fn mark_name(set: &[u8; 16]) -> String {
+    let set: String = set.iter().map(|b| format!("{b:02x}")).collect();
+    format!("keys-{set}{MARK}")
 }
 
 /// A key object of a set, without any proof.
@@ -294,8 +357,22 @@ fn bytes_of(folders: &[Folder], name: &ObjectName, of: &[usize]) -> Result<Vec<u
     Err(why)
 }
 
-/// The key objects that may open the set.
-pub(crate) fn found(folders: &[Folder], set: &[u8; 16]) -> FoundObjects {
+/// Finds key objects in these places, in addition to what is next to stripes.
+pub fn finder_in(folders: Vec<Folder>) -> Arc<ObjectFinder> {
+    Arc::new(move |set: &[u8; 16]| found(&folders, set))
+}
+
+/// Whether each of these places has the object, whole.
+pub fn have_all(folders: &[Folder], name: &ObjectName) -> bool {
+    let has = |folder: &Folder| {
+        let read = folder.read(name);
+        read.is_ok_and(|bytes| bytes.is_some_and(|bytes| name.fits(&bytes)))
+    };
+    folders.iter().all(has)
+}
+
+/// The key objects in these places that may open the set.
+pub fn found(folders: &[Folder], set: &[u8; 16]) -> FoundObjects {
     let (names, more, problem) = seen(folders, set);
     let mut problem = problem.map(|error| error.to_string());
     let mut objects = Vec::new();
@@ -309,5 +386,6 @@ pub(crate) fn found(folders: &[Folder], set: &[u8; 16]) -> FoundObjects {
         objects,
         more,
         problem,
+        places: folders.iter().map(Folder::name).collect(),
     }
 }

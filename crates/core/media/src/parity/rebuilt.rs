@@ -308,6 +308,7 @@ mod tests {
                 page_bytes: 0,
                 copy_only: false,
                 encrypted: false,
+                keys_detached: false,
                 attributes: true,
                 parent: None,
                 log: Default::default(),

@@ -8,25 +8,19 @@
 
 use std::sync::Arc;
 
-use longshore_crypt::{
-    FoundObjects, KeyObject, Keyring, Keys, ObjectName, OpenedSet, Root, SignatureState, Thumbprint,
-};
+use longshore_crypt::{KeyObject, Keyring, Keys, OpenedSet, Root, SignatureState, Thumbprint};
 use longshore_io::SumKey;
 
 use super::MediaSet;
 use crate::Error;
-use crate::device::{BackupDevice, Folder, Named, SeenObject, found, seen};
+use crate::device::{BackupDevice, Folder, Named, SeenObject, finder_in, have_all, seen};
 
 impl MediaSet {
     /// From here on, encrypted sets are opened with these identities, also by the key objects next to the stripes. Without it, none is.
     pub fn with_keyring(self, keyring: &Arc<Keyring>) -> MediaSet {
         let keyring = match self.folders.is_empty() {
             true => keyring.clone(),
-            false => {
-                let folders = self.folders.clone();
-                let finder = move |set: &[u8; 16]| found(&folders, set);
-                Arc::new(keyring.with_objects(Arc::new(finder)))
-            }
+            false => Arc::new(keyring.with_objects(finder_in(self.folders.clone()))),
         };
         MediaSet { keyring, ..self }
     }
@@ -51,11 +45,22 @@ impl MediaSet {
     ///
     /// Errors: a folder cannot be listed; those of reading.
     pub fn key_objects(&self, position: u32) -> Result<(Vec<SeenObject>, bool), Error> {
+        self.key_objects_in(position, &self.folders)
+    }
+
+    /// The same of these places, to which the numbers of folders refer.
+    ///
+    /// Errors: the same.
+    pub fn key_objects_in(
+        &self,
+        position: u32,
+        folders: &[Folder],
+    ) -> Result<(Vec<SeenObject>, bool), Error> {
         let Some(keys) = self.keys(position)? else {
             return Ok((Vec::new(), false));
         };
         let set = *self.set(position)?.header.set.as_bytes();
-        let (names, more, problem) = seen(&self.folders, &set);
+        let (names, more, problem) = seen(folders, &set);
         if let Some(problem) = problem {
             return Err(problem);
         }
@@ -75,20 +80,6 @@ impl MediaSet {
         Ok((names.into_iter().map(read).collect(), more))
     }
 
-    /// The key objects next to the set with this identifier, as its readers find them.
-    pub fn objects_for_readers(&self, set: &[u8; 16]) -> FoundObjects {
-        found(&self.folders, set)
-    }
-
-    /// Whether each place has the object, whole.
-    pub fn has_everywhere(&self, name: &ObjectName) -> bool {
-        let has = |folder: &Folder| {
-            let read = folder.read(name);
-            read.is_ok_and(|bytes| bytes.is_some_and(|bytes| name.fits(&bytes)))
-        };
-        self.folders.iter().all(has)
-    }
-
     /// Writes the key objects next to a set of `from` to each of these places that has not got them whole. `from`: media of the same set,
     /// or these. Returns how many some place lacked, and the objects that could not be taken along, with the reason.
     ///
@@ -102,7 +93,7 @@ impl MediaSet {
         let (mut written, mut left) = (0, Vec::new());
         for one in seen {
             match one.object.map(|object| object.encode()) {
-                Ok(Ok(bytes)) if !self.has_everywhere(&one.name) => {
+                Ok(Ok(bytes)) if !have_all(&self.folders, &one.name) => {
                     for folder in &self.folders {
                         folder.write(&one.name, &bytes)?;
                     }
@@ -165,7 +156,7 @@ impl MediaSet {
         found.unwrap_or(Ok(SignatureState::Unsigned))
     }
 
-    /// How many recipients can open the set, as its records say; 0 if it is not encrypted. Errors: those of reading.
+    /// How many recipients can open the set, as its records say; 0 if it is not encrypted, or its keys are detached. Errors: those of reading.
     pub fn recipients(&self, position: u32) -> Result<usize, Error> {
         Ok(self.keys(position)?.map_or(0, |keys| keys.slots.len()))
     }

@@ -323,6 +323,7 @@ impl Shape {
                 copy_only: false,
                 attributes: true,
                 encrypted: false,
+                keys_detached: false,
                 parent: None,
                 log: Default::default(),
                 expires_us: self.expires_us,

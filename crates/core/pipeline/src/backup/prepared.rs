@@ -77,7 +77,10 @@ impl<'a> PreparedBackup<'a> {
         let mut options = source_options(request);
         let base = find_base(context, request, &devices)?;
         let set = Uuid::new_v4();
-        let wrapped = |to: &Recipients| NewKey::wrapped(&to.for_set(set.as_bytes()));
+        let wrapped = |to: &Recipients| match &request.key_places {
+            None => NewKey::wrapped(&to.for_set(set.as_bytes())),
+            Some(_) => NewKey::detached(&to.for_set(set.as_bytes())),
+        };
         let key = request.encrypt_to.as_ref().map(wrapped);
         let key = key.transpose().map_err(|source| Error::NewKey { source })?;
         let (mut parent, mut base_sums, mut parent_root) = (None, None, Root::default());
@@ -115,6 +118,7 @@ impl<'a> PreparedBackup<'a> {
             key: Arc::new(key),
             parent_root,
             sign: context.keyring.signing_key().cloned(),
+            places: request.key_places.clone().unwrap_or_default(),
         });
         Ok(PreparedBackup {
             decided: Decisions {
@@ -312,6 +316,7 @@ fn set_plan(
         copy_only: request.copy_only,
         attributes: request.log.is_none(),
         encrypted: request.encrypt_to.is_some(),
+        keys_detached: false,
         parent,
         log: about.log.map_or(LogStart::default(), |start| LogStart {
             system: start.system,

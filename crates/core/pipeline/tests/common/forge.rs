@@ -80,6 +80,7 @@ pub fn write(
         copy_only: false,
         attributes: false,
         encrypted: false,
+        keys_detached: false,
         parent: claims.parent,
         log: LogStart {
             system: claims.system,

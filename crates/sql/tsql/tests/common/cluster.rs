@@ -53,6 +53,7 @@ fn header(kind: BackupType, start_us: i64, first_lsn: u64) -> SetHeader {
         copy_only: false,
         attributes: false,
         encrypted: false,
+        keys_detached: false,
         parent: None,
         log: LogStart {
             system: SYSTEM,
