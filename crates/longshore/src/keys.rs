@@ -24,6 +24,7 @@ use zeroize::Zeroizing;
 use crate::context::Context;
 use crate::core_dumps;
 use crate::key_command::{self, COMMAND};
+use crate::key_places;
 use crate::options::{KeyOptions, SetKeyOptions};
 
 /// The most bytes of a file of identities or recipients: room for hundreds.
@@ -74,6 +75,7 @@ fn with_rules(
 /// [`keyring`], with the key objects that were named.
 pub fn set_keyring(context: &Context, options: &SetKeyOptions) -> Result<Arc<Keyring>, Failure> {
     let keyring = keyring(context, options)?;
+    let keyring = key_places::with(keyring, key_places::all(context, &options.key_places)?);
     Ok(match options.key_object.as_slice() {
         [] => keyring,
         named => Arc::new(keyring.with_objects(named_objects(context, named)?)),

@@ -15,6 +15,7 @@ mod config;
 mod context;
 mod core_dumps;
 mod key_command;
+mod key_places;
 mod keys;
 mod options;
 mod progress;

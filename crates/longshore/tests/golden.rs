@@ -846,6 +846,53 @@ fn golden_sets_of_further_kinds_are_read_by_both_readers() {
     }
 }
 
+/// Goal: a set with detached keys is read for ever, with its key object and not without, by both readers.
+#[test]
+fn a_golden_set_with_detached_keys_is_read_by_both_readers() {
+    let golden = tests().join("golden/v8");
+    let mut sums = Command::new("sha256sum");
+    let sums = sums.args(["--strict", "--quiet", "-c", "SHA256SUMS"]);
+    if let Some(output) = run(sums.current_dir(&golden)) {
+        succeeds(&output);
+    }
+    let secrets = secrets();
+    let (dir, classic) = (secrets.path(), secrets.path().join("classic"));
+    let classic = classic.display().to_string();
+    let stripes = stripes_at(golden.join("detached"));
+    let keys = golden.join("keys").display().to_string();
+    let wanted = described_at(&golden.join("../v1/tree-1.txt"));
+    let to = |name: &str| dir.join(name).display().to_string();
+    let words = |name: &str| {
+        let text = format!("restore --identity {classic} --to {}", to(name));
+        text.split(' ').map(str::to_owned).collect::<Vec<_>>()
+    };
+    let given = words("with");
+    let mut args: Vec<&str> = given.iter().map(String::as_str).collect();
+    args.extend(["--keys", &keys, "--"]);
+    succeeds(&longshore(&args, &stripes));
+    assert_eq!(describe(Path::new(&to("with"))), wanted);
+    let given = words("without");
+    let mut args: Vec<&str> = given.iter().map(String::as_str).collect();
+    args.push("--");
+    let refused = longshore(&args, &stripes);
+    assert_eq!(refused.status.code(), Some(4), "{refused:?}");
+    if !has_cryptography() {
+        return;
+    }
+    let objects = std::fs::read_dir(&keys).unwrap();
+    let object = objects.map(|entry| entry.unwrap().path()).next().unwrap();
+    let object = object.display().to_string();
+    let given = words("reader");
+    let args: Vec<&str> = given.iter().map(String::as_str).collect();
+    let refused = reader(&args, &stripes);
+    assert!(!refused.status.success(), "{refused:?}");
+    let said = String::from_utf8_lossy(&refused.stdout) + String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("its keys are detached"), "{said}");
+    let args = [&args[..], &["--key-object", &object]].concat();
+    succeeds(&reader(&args, &stripes));
+    assert_eq!(describe(Path::new(&to("reader"))), wanted);
+}
+
 /// Goal: the reader opens and refuses what others publish for age's hybrid recipients; the program's own test is in `age.rs`.
 #[test]
 fn the_independent_reader_agrees_with_published_vectors_of_hybrid_recipients() {

@@ -34,6 +34,7 @@ use super::runs::PendingRun;
 use super::{devices, source};
 use crate::config;
 use crate::context::Context;
+use crate::key_places;
 use crate::keys;
 use crate::options::Backup;
 use crate::progress::ProgressView;
@@ -156,6 +157,7 @@ fn run_against(
             .note("the backup is not encrypted, and so it is not signed, either");
     }
     let keyring = keys::keyring(context, &options.keys)?;
+    let keyring = key_places::with(keyring, key_places::all(context, &options.key_places)?);
     run_context.keyring = Arc::new(keyring.signing_with(sign));
     if !options.keys.identity.is_empty() && request.base.is_none() && !options.verify {
         context.output.note(
@@ -476,6 +478,9 @@ fn request(
     let usual = to.tolerate.min(request.parity);
     request.tolerated = options.tolerate.unwrap_or(usual);
     request.base = base;
+    let asked = (options.keys_detached, &options.key_places[..]);
+    request.key_places =
+        key_places::for_backup(context, asked, (wanted.target(), encrypt_to.is_some()))?;
     request.encrypt_to = encrypt_to;
     request.database = to.database;
     request.page_sums = options.differing.page_sums || to.held.is_some();

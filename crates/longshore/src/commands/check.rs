@@ -11,6 +11,7 @@
 mod copies;
 mod debts;
 mod depth;
+mod keys;
 mod notes;
 mod postgres;
 
@@ -262,6 +263,8 @@ fn target(
     others_age(&told, depth, context, notes);
     ahead(&listing, &told, context, notes);
     damaged_and_mixed(&listing, &told, context, notes);
+    let newest = told.last_good.as_deref();
+    keys::look(&listing, newest, (&shelf.target.name, context), notes);
     if context.config.encryption.require {
         unencrypted(&listing, &told, notes);
     }

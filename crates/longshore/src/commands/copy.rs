@@ -27,7 +27,7 @@ use super::ends::RunLines;
 use super::recording::{self, Recorder};
 use super::runs::PendingRun;
 use super::shelves::{self, Failures};
-use super::{devices, wal};
+use super::{detached, devices, wal};
 use crate::context::Context;
 use crate::options::Copy;
 use crate::progress::ProgressView;
@@ -545,10 +545,20 @@ impl RouteRun<'_> {
 
     /// Brings key objects, also those that were made after their backups were copied.
     fn bring_objects(&self, load: &mut Load<'_>) {
-        let has = |i: &usize| {
+        let is_there = |i: &usize| {
             let step = &load.plan.steps[*i];
-            let is_there = matches!(step, CopyStep::There(_) | CopyStep::Copy { .. });
-            is_there && load.from.sets[*i].object_count() > 0
+            matches!(step, CopyStep::There(_) | CopyStep::Copy { .. })
+        };
+        let there = (0..load.plan.steps.len()).filter(is_there);
+        let there: Vec<_> = there.map(|i| &load.from.sets[i]).collect();
+        match detached::copied(&there, &self.to.target.name, self.context) {
+            Ok(brought) => load.database.key_object_count += brought,
+            Err(failure) => load.failures.note(self.to, failure, self.context),
+        }
+        let has = |i: &usize| {
+            let entry = &load.from.sets[*i];
+            let is_detached = entry.complete().is_some_and(|c| c.header.keys_detached);
+            is_there(i) && entry.object_count() > 0 && !is_detached
         };
         let with: Vec<usize> = (0..load.plan.steps.len()).filter(has).collect();
         if with.is_empty() || self.is_cancelled() {

@@ -17,6 +17,7 @@ use longshore_repository::status::Task;
 use longshore_repository::{ExpireReport, Fate, LeftUploads, LogFate, Shelf};
 use serde::Serialize;
 
+use super::detached;
 use super::ends::RunLines;
 use super::recording::Recorder;
 use super::runs::PendingRun;
@@ -122,7 +123,10 @@ pub fn run(options: &Expire, context: &Context) -> Result<Exit, Failure> {
                 if let Some(recorder) = &recorder {
                     recorder.mended();
                 }
+                let forgets = !options.dry_run;
+                let of_keys = forgets && detached::forget(&shelf, &expired, context);
                 let (database, look) = tell(&shelf, expired, options.dry_run, context);
+                let look = look || of_keys;
                 warned |= look;
                 let is_interrupted = cancel.load(Ordering::Relaxed);
                 if !options.dry_run {

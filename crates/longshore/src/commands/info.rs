@@ -23,6 +23,7 @@ use longshore_wal::{Run, WalArchive};
 use serde::Serialize;
 
 use self::windows::{Reach, RecoverableWindow};
+use super::detached;
 use super::results::{Results, age_text, line};
 use super::shelves::{self, BranchRow, Failures, Row, shelves};
 use super::wal::{OwedReport, of_server, unknown_text};
@@ -58,7 +59,7 @@ pub struct DescribedDatabase {
     pub last_good_age_s: Option<i64>,
     pub last_good_seconds: Option<f64>,
     pub last_good_stored_bytes: Option<u64>,
-    /// The recipients that can open it; 0: it is not encrypted. `None` also if that cannot be read.
+    /// The recipients that can open it; 0: it is not encrypted, or its keys are detached. `None` also if that cannot be read.
     pub last_good_recipients: Option<u64>,
     /// Stripes that are lost or damaged, of all backups, as far as headers and trailers tell.
     pub families_lost: u64,
@@ -197,7 +198,8 @@ pub fn database(
     // With `keep_wal`, older backups keep only the WAL that makes them consistent; the WAL between them was removed.
     let unbroken = decision.as_ref().filter(|_| keeps_less);
     let unbroken = unbroken.map(|decision| &decision.log);
-    let rows = shelves::rows(listing, decision.as_ref());
+    let mut rows = shelves::rows(listing, decision.as_ref());
+    detached::judge(&mut rows, listing, (&shelf.target.name, context));
     let good = shelves::last_good(&facts, now_us);
     let good = good.and_then(|i| Some((i, listing.sets[i].complete()?)));
     let configured = context.config.database.get(name);

@@ -7,6 +7,7 @@
 //! Leaves to others: reading identities (`keys.rs` of the program), and making them (`longshore-crypt`).
 
 mod rewrap;
+mod shred;
 
 use std::path::Path;
 
@@ -49,6 +50,7 @@ pub fn run(options: &Key, context: &Context) -> Result<Exit, Failure> {
             Ok(told("key_recipient", &of.file, named, context))
         }
         KeyAction::Rewrap(options) => rewrap::run(options, context),
+        KeyAction::Shred(options) => shred::run(options, context),
     }
 }
 

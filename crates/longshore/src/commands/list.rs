@@ -61,6 +61,8 @@ struct Set {
     degraded: bool,
     copy_only: bool,
     encrypted: bool,
+    /// Whether no slot is on its media.
+    keys_detached: bool,
     root: Option<String>,
     /// Whose it is, in one word; `None` if that cannot be told.
     signature: Option<&'static str>,
@@ -196,6 +198,7 @@ fn refuse_keys(options: &SetKeyOptions) -> Result<(), Failure> {
     let given = [
         ("--identity", !options.identity.is_empty()),
         ("--key-object", !options.key_object.is_empty()),
+        ("--keys", !options.key_places.is_empty()),
         ("--require-encryption", options.require_encryption),
         ("--require-signature", options.require_signature),
     ];
@@ -231,7 +234,8 @@ fn shelves(media: &Media, context: &Context) -> Result<Exit, Failure> {
     let mut databases = Vec::new();
     for shelf in super::shelves::shelves(context, &names, media.target.as_deref())? {
         let listing = shelf.list()?;
-        let backups = super::shelves::rows(&listing, None);
+        let mut backups = super::shelves::rows(&listing, None);
+        super::detached::judge(&mut backups, &listing, (&shelf.target.name, context));
         for warning in super::shelves::degraded(&backups) {
             context.output.warn(&warning);
         }
@@ -304,6 +308,7 @@ fn set(summary: &SetSummary, media: &MediaSet) -> Set {
         degraded,
         copy_only: header.copy_only,
         encrypted: header.encrypted,
+        keys_detached: header.keys_detached,
         root: trailer.and_then(|trailer| trailer.root_text()),
         signature: signature.map(|state| state.word()),
         signer: signature.and_then(|state| Some(state.signer()?.to_string())),
@@ -452,7 +457,13 @@ fn sets_text(answer: &Sets) -> String {
     text += &format!("\n{table}");
     for s in answer.sets.iter().filter(|s| s.encrypted) {
         let of = s.recipients.join(", ");
-        text += &format!("set {} is encrypted for {}\n", s.position, plain(&of));
+        text += &match s.keys_detached {
+            true => format!(
+                "set {} is encrypted, and its keys are detached: no slot is on its media\n",
+                s.position
+            ),
+            false => format!("set {} is encrypted for {}\n", s.position, plain(&of)),
+        };
         for object in &s.key_objects {
             let of = match &object.problem {
                 Some(why) => format!("cannot be used: {why}"),

@@ -144,7 +144,7 @@ const METRICS: &[Metric] = &[
     ),
     (
         "recipients",
-        "Recipients on the media of the newest good backup; 0: it is not encrypted.",
+        "Recipients on the media of the newest good backup; 0: it is not encrypted, or its keys are detached.",
         |d| Some(d.last_good_recipients? as f64),
     ),
     (

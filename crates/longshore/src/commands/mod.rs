@@ -16,6 +16,7 @@ mod catalog;
 mod check;
 mod config_page;
 mod copy;
+mod detached;
 mod devices;
 mod doctor;
 mod drill;

@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use super::devices;
 use crate::context::Context;
+use crate::key_places::KeyState;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::numbers;
 use longshore_terminal::output::{Table, bytes};
@@ -216,10 +217,12 @@ pub struct Row {
     /// Whose it is, in one word; `None` where no signers are configured.
     pub signature: Option<&'static str>,
     pub signer: Option<String>,
-    /// Recipients on its media; 0: it is not encrypted. `None` also if that cannot be read.
+    /// Recipients on its media; 0: it is not encrypted, or its keys are detached. `None` also if that cannot be read.
     pub recipient_count: Option<u64>,
     /// Key objects next to it, which may let further recipients open it. Nothing proves them here.
     pub key_object_count: u64,
+    /// Where the slots of a set with detached keys are; `None`: they are on its media, or it is not encrypted.
+    pub keys: Option<KeyState>,
     /// Whether it is refused for its signature: then it is not the newest one, whatever its label says.
     #[serde(skip)]
     pub is_strangers: bool,
@@ -298,6 +301,7 @@ pub fn rows(listing: &Listing, decision: Option<&Decision>) -> Vec<Row> {
             signer: complete.and_then(|c| Some(c.signature?.signer()?.to_string())),
             recipient_count: complete.and_then(|c| Some(c.recipients? as u64)),
             key_object_count: set.object_count() as u64,
+            keys: None,
             is_strangers: set.is_strangers(),
             needed: needs,
             used_by: set.readers.iter().map(Holder::text).collect(),
@@ -519,7 +523,13 @@ pub fn remarks(listing: &Listing, rows: &[Row]) -> String {
             text += &format!("  {} is \"{}\"\n", r.label, words.join("\": \""));
         }
     }
-    for r in rows.iter().filter(|r| r.key_object_count > 0) {
+    for r in rows {
+        if let Some(keys) = r.keys {
+            text += &format!("  {}: {}\n", r.label, keys.text());
+        }
+    }
+    let further = |r: &&Row| r.key_object_count > 0 && r.keys.is_none();
+    for r in rows.iter().filter(further) {
         let (objects, own) = (r.key_object_count, r.recipient_count.unwrap_or(0));
         text += &format!(
             "  {} is encrypted for {own} recipients, and has {objects} key objects for further ones\n",

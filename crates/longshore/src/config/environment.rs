@@ -25,11 +25,12 @@ pub struct Form {
 }
 
 /// Keys whose value is a list, and what separates its elements in a variable: an address has colons.
-const LISTS: [(&str, char); 9] = [
+const LISTS: [(&str, char); 10] = [
     ("directories", ':'),
     ("buckets", ' '),
     ("copies", ' '),
     ("recipients", ' '),
+    ("keys", ' '),
     ("identities", ' '),
     ("require_recipients", ' '),
     ("signers", ' '),

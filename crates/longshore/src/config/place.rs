@@ -98,6 +98,7 @@ pub fn example(key: &str) -> Option<&'static str> {
         "home_behind" => "home_behind = \"4G\"",
         "directories" => "directories = [\"/mnt/disk1/backup\"]",
         "buckets" => "buckets = [\"s3://my-bucket/backup\"]",
+        "keys" => "keys = [\"/mnt/keys1/shop\", \"/mnt/keys2/shop\"]",
         "parity" => "parity = 1",
         "tolerate" => "tolerate = 1",
         "endpoint" => "endpoint = \"https://minio.example:9000\"",

@@ -11,10 +11,14 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use longshore_media::DeviceSpec;
 use longshore_media::header::PARITY_MAX;
 use longshore_repository::target::DIRECTORIES_MAX;
 use longshore_repository::{Places, StoreServer, is_server_name};
 use serde::Deserialize;
+
+/// The most places of key objects.
+const KEY_PLACES_MAX: usize = 8;
 
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -29,6 +33,9 @@ pub struct Target {
     pub retention: Option<String>,
     /// For whom backups here are encrypted, in place of those of `[encryption]`; empty: for nobody.
     pub recipients: Option<Vec<String>>,
+    /// Directories, or prefixes in object stores, that take the slots of backups here in place of their media.
+    #[serde(default)]
+    pub keys: Vec<String>,
     /// How many of the places, the last ones, take parity stripes.
     #[serde(default)]
     pub parity: u16,
@@ -57,6 +64,7 @@ impl Target {
         "buckets",
         "retention",
         "recipients",
+        "keys",
         "parity",
         "tolerate",
         "endpoint",
@@ -120,10 +128,30 @@ impl Target {
             self.check_server(name)
                 .map_err(|what| format!("[target.{name}]: {what}"))?;
         }
+        self.check_keys(name)?;
         match self.buckets.is_empty() {
             true => self.check_directories(name),
             false => self.check_buckets(name),
         }
+    }
+
+    fn check_keys(&self, name: &str) -> Result<(), String> {
+        if self.keys.len() > KEY_PLACES_MAX {
+            return Err(format!(
+                "[target.{name}]: `keys` has more than {KEY_PLACES_MAX} places"
+            ));
+        }
+        for (i, place) in self.keys.iter().enumerate() {
+            if self.keys[..i].contains(place) {
+                return Err(format!("[target.{name}]: `keys` names {place} twice"));
+            }
+            if let DeviceSpec::File(path) = DeviceSpec::parse(place)
+                && path.is_relative()
+            {
+                return Err(format!("[target.{name}]: `keys`: {place} is not absolute"));
+            }
+        }
+        Ok(())
     }
 
     fn check_buckets(&self, name: &str) -> Result<(), String> {

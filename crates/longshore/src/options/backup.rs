@@ -132,6 +132,21 @@ pub struct Backup {
     #[arg(long, value_name = "RECIPIENT")]
     pub encrypt_to: Vec<String>,
 
+    /// Keep the slots that open it away from its media, in key objects at --keys.
+    ///
+    /// Media and an identity alone then open nothing, and `longshore key shred` destroys this one backup,
+    /// wherever copies of its stripes are. Whoever removes the key objects destroys it, too: name two places. The default
+    /// for a target is whether it has `keys`.
+    #[arg(long, hide_short_help = true)]
+    pub keys_detached: bool,
+
+    /// A place of detached keys: a directory, or a prefix in a bucket. Repeatable.
+    ///
+    /// Each gets the key object with --keys-detached; a base with detached keys is opened by what is there. The default is `keys` of the
+    /// target. A directory must exist.
+    #[arg(long = "keys", value_name = "PLACE", hide_short_help = true)]
+    pub key_places: Vec<String>,
+
     /// Sign it with the key in this file, so that readers can tell whose it is.
     ///
     /// `longshore key new --signing FILE` makes the key; only its owner may read the file. Encrypted backups alone can be signed.

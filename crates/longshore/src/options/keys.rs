@@ -59,6 +59,13 @@ pub struct SetKeyOptions {
     /// that is elsewhere, or where more are there than are looked at. By default none is. Anybody may read such a file.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub key_object: Vec<PathBuf>,
+
+    /// A place of detached keys: a directory, or a prefix in a bucket. Repeatable.
+    ///
+    /// A backup of `--keys-detached` is opened by the key objects there. The places of the configuration, `keys` of all targets, are
+    /// looked at in any case. Without this option there are no others.
+    #[arg(long = "keys", value_name = "PLACE", hide_short_help = true)]
+    pub key_places: Vec<String>,
 }
 
 impl std::ops::Deref for SetKeyOptions {
@@ -120,6 +127,15 @@ Examples:
 
 Not for: identities that were stolen (make new backups), WAL, and backups that no identity opens.";
 
+const TEACH_SHRED: &str = "\
+Examples:
+  longshore key shred 20270131T020000Z-full-1a2b3c4d
+      says what would be destroyed, and destroys nothing
+  longshore key shred 6fa31d0e-3c02-4c8e-9c6d-0f6a5a3f9d11 --keys /mnt/keys1 --yes
+      by the set's identifier, which `longshore list` shows, also without its stripes
+
+Not for: backups without detached keys (docs/security.md#erasure), and not for making room.";
+
 #[derive(Debug, Subcommand)]
 pub enum KeyAction {
     /// Writes a new identity or signing key to a file, and prints its recipient or signer.
@@ -142,6 +158,14 @@ pub enum KeyAction {
     /// old ones. WAL that was archived stays as it was encrypted.
     #[command(after_long_help = TEACH_REWRAP)]
     Rewrap(KeyRewrap),
+    /// Destroys backups by their keys: removes the key objects of backups with detached keys.
+    ///
+    /// Looks in the places of `keys` of all targets, in --keys, and next to the stripes at all configured targets, and reads
+    /// again afterwards. A shredded backup opens for nobody, wherever copies of its stripes are. Things that this program
+    /// cannot reach are not erased, and it says so: versions that a bucket keeps, locked objects, snapshots, copies of the key
+    /// objects, and set keys that somebody kept. A backup whose slots are on its media is refused: nothing destroys those.
+    #[command(after_long_help = TEACH_SHRED)]
+    Shred(KeyShred),
 }
 
 #[derive(Debug, Args)]
@@ -209,6 +233,25 @@ pub struct KeyRewrap {
 
     #[command(flatten)]
     pub keys: SetKeyOptions,
+}
+
+#[derive(Debug, Args)]
+pub struct KeyShred {
+    /// The identifiers of sets, or labels of backups at configured targets.
+    #[arg(value_name = "SET", required = true)]
+    pub sets: Vec<String>,
+
+    /// A place of detached keys that is not configured. Repeatable.
+    ///
+    /// A directory, or a prefix in a bucket, in addition to `keys` of all targets. By default there is no other.
+    #[arg(long = "keys", value_name = "PLACE")]
+    pub key_places: Vec<String>,
+
+    /// Destroy them.
+    ///
+    /// Nothing brings them back. Without this option the command says what it would destroy, and fails.
+    #[arg(long)]
+    pub yes: bool,
 }
 
 #[derive(Debug, Args)]

@@ -42,7 +42,9 @@ pub use cache_service::{
 pub use catalog::{Catalog, CatalogAction, History, Rebuild, Settings};
 pub use forwarded::{ForwardedArgs, is_elsewhere, is_help, with_studies};
 pub use inspect::{AsOf, Bases, List, Media, Repair, Verify};
-pub use keys::{Key, KeyAction, KeyNew, KeyOptions, KeyRecipient, KeyRewrap, SetKeyOptions};
+pub use keys::{
+    Key, KeyAction, KeyNew, KeyOptions, KeyRecipient, KeyRewrap, KeyShred, SetKeyOptions,
+};
 pub use offload::{OffloadOptions, ResultOptions};
 pub use project::{Completions, Config, ConfigAction, Man};
 pub use recovery::archive_command;

@@ -230,6 +230,40 @@ fn without_its_key_objects_a_backup_opens_for_the_recipients_on_its_media_alone(
 }
 
 #[test]
+fn without_its_detached_keys_a_backup_opens_for_nobody_and_a_forged_mark_calls_it_shredded() {
+    let stage = configured();
+    let to = line(&stage, "key new id");
+    std::fs::create_dir(stage.path("keys")).unwrap();
+    let keys = stage.path("keys").display().to_string();
+    let file = stage.path("no-config/longshore/longshore.toml");
+    let config = std::fs::read_to_string(&file).unwrap();
+    let config = config.replacen(
+        "[target.nightly]\n",
+        &format!("[target.nightly]\nkeys = [\"{keys}\"]\n"),
+        1,
+    );
+    std::fs::write(&file, config).unwrap();
+    configure(&stage, &format!("[encryption]\nrecipients = [\"{to}\"]\n"));
+    stage.line("backup sales").exits(0);
+    let object = stage.names("keys").pop().unwrap();
+    std::fs::remove_file(stage.path("keys").join(&object)).unwrap();
+    let restore = "restore --database sales --to none --identity id";
+    stage.line(restore).exits(4).says("50123");
+    let check = || stage.line("check sales").exits(1);
+    check().says("no key object of it is left");
+    // The mark has no proof.
+    let mark = format!("{}.shredded", &object[..37]);
+    stage.write(format!("keys/{mark}"), b"x");
+    let told = check().says("the last good backup, was shredded");
+    assert!(
+        !told.out.contains("no key object of it is left"),
+        "{}",
+        told.out
+    );
+    stage.line("info sales").exits(0).says("shredded");
+}
+
+#[test]
 fn a_copy_of_the_history_has_names_and_sizes_of_files_of_encrypted_backups() {
     let stage = configured();
     let to = line(&stage, "key new id");

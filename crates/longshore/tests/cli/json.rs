@@ -62,7 +62,7 @@ const LINES: [(&str, &str); 34] = [
 ];
 
 /// The actions that are answered in other suites, or by other tests of this one.
-const ELSEWHERE: [&str; 26] = [
+const ELSEWHERE: [&str; 27] = [
     // Their status depends on the machine.
     "add-login",
     "doctor",
@@ -92,8 +92,9 @@ const ELSEWHERE: [&str; 26] = [
     "cache_trace",
     "cache_verify",
     "cache_why",
-    // rewrap.rs has it.
+    // rewrap.rs and detached.rs have them.
     "key_rewrap",
+    "key_shred",
     // lab.rs has both.
     "lab_report",
     "lab_sample",

@@ -9,6 +9,7 @@ mod common;
 mod configured;
 mod copies;
 mod demo;
+mod detached;
 mod device_check;
 mod differential;
 mod dry_run;

@@ -4,6 +4,7 @@
 //! - No byte of the media changes, and no object that is there.
 //! - An object counts as written only once readers would find it at its place, look at it and try its slots.
 //! - A run that was interrupted goes on: a backup that has an object for all recipients in each of its places is left alone.
+//! - Of a set with detached keys, objects go to the places of its keys, and none next to its stripes.
 //! - What this does not do is said each time: it takes no right from the old identity, and it does not concern WAL.
 //! - A backup that fails does not keep the others from being served.
 //!
@@ -14,7 +15,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use longshore_crypt::{Identities, Identity, KeyObject, Keyring, Recipient, Recipients};
-use longshore_media::{BackupDevice, DeviceSpec, Error as MediaError, MediaSet, SeenObject};
+use longshore_media::{
+    BackupDevice, DeviceSpec, Error as MediaError, Folder, MediaSet, OpenedSet, SeenObject,
+    SetHeader, found, have_all,
+};
 use longshore_repository::chain::chain;
 use longshore_repository::{Listing, Shelf};
 use serde::Serialize;
@@ -22,6 +26,7 @@ use serde::Serialize;
 use crate::commands::ends::{self, RunLines};
 use crate::commands::{devices, labelled};
 use crate::context::Context;
+use crate::key_places;
 use crate::keys;
 use crate::options::KeyRewrap;
 use longshore_terminal::failure::{Exit, Failure};
@@ -99,6 +104,10 @@ struct Wish<'a> {
     context: &'a Context,
     keyring: Arc<Keyring>,
     recipients: Recipients,
+    /// Where objects of sets with detached keys are written: the places of the options, or else of the target.
+    homes: Vec<Folder>,
+    /// All places that are known.
+    places: Vec<Folder>,
     dry_run: bool,
 }
 
@@ -262,10 +271,18 @@ impl<'a> Wish<'a> {
                 "name one with --encrypt-to; `longshore key new FILE` makes one",
             ));
         };
+        let named = &options.keys.key_places;
+        let target = options.target.as_deref().or_else(|| {
+            let database = options.database.as_deref()?;
+            context.config.target_of(database)
+        });
+        let of_target = target.map_or(&[][..], |target| key_places::texts_of(context, target));
         Ok(Wish {
             context,
             keyring,
             recipients,
+            homes: key_places::named(context, if named.is_empty() { of_target } else { named })?,
+            places: key_places::all(context, named)?,
             dry_run: options.dry_run,
         })
     }
@@ -423,17 +440,25 @@ impl<'a> Wish<'a> {
             source,
         };
         let id = set.set.as_bytes();
-        let check = |object: &KeyObject| {
-            opened.check_read(&media.objects_for_readers(id), object, &self.recipients)
-        };
-        let (seen, _) = media.key_objects(position)?;
+        let homes = self.homes_of(media, &set);
+        let mut all = media.folders().to_vec();
+        all.extend(homes.iter().cloned());
+        let check =
+            |object: &KeyObject| opened.check_read(&found(&all, id), object, &self.recipients);
+        let (seen, _) = media.key_objects_in(position, &all)?;
         let own = Identities::new(self.keyring.identities().list().to_vec());
         let covering = |one: &&SeenObject| {
             let object = one.object.as_ref().ok();
             object.is_some_and(|o| opened.covers(o, &self.recipients, &own))
         };
         let known = seen.iter().find(covering);
-        let is_everywhere = known.is_some_and(|one| media.has_everywhere(&one.name));
+        let is_everywhere = known.is_some_and(|one| have_all(&homes, &one.name));
+        if set.keys_detached && !self.dry_run {
+            // Nothing else opens the set, so a place that was away gets all that the others have.
+            for one in &seen {
+                bring(one, &homes, &opened)?;
+            }
+        }
         let (object, fate) = match (known, self.dry_run) {
             (Some(one), _) if is_everywhere => (one.object.as_ref().ok().cloned(), Fate::There),
             (_, true) => (None, Fate::WouldBeWritten),
@@ -458,13 +483,13 @@ impl<'a> Wish<'a> {
         };
         let bytes = object.encode().map_err(key)?;
         let name = object.name().map_err(key)?;
-        if media.folders().is_empty() {
+        if homes.is_empty() {
             return Err(MediaError::Unsupported {
                 device: device(),
                 action: BY_IT,
             });
         }
-        for folder in media.folders() {
+        for folder in &homes {
             if fate == Fate::Written {
                 folder.write(&name, &bytes)?;
             }
@@ -482,6 +507,22 @@ impl<'a> Wish<'a> {
         Ok(row)
     }
 
+    /// The places of a set's objects: next to its stripes, or where its detached keys are.
+    fn homes_of(&self, media: &MediaSet, set: &SetHeader) -> Vec<Folder> {
+        if !set.keys_detached {
+            return media.folders().to_vec();
+        }
+        if !self.homes.is_empty() {
+            return self.homes.clone();
+        }
+        // Nobody has said which: those that have one now.
+        let has = |place: &&Folder| {
+            let listed = place.objects(set.set.as_bytes());
+            listed.is_ok_and(|names| !names.is_empty())
+        };
+        self.places.iter().filter(has).cloned().collect()
+    }
+
     /// The identities that can open a new slot here: those that were named, and passphrases.
     fn own(&self) -> Identities {
         let mut own = Identities::new(self.keyring.identities().list().to_vec());
@@ -491,5 +532,20 @@ impl<'a> Wish<'a> {
         });
         own.add(Identities::new(passphrases.collect()));
         own
+    }
+}
+
+/// Writes an object that somebody with the set's key made to each of these places.
+fn bring(one: &SeenObject, homes: &[Folder], opened: &OpenedSet) -> Result<(), MediaError> {
+    let object = one.object.as_ref().ok();
+    let proved = object.filter(|object| opened.proves(object));
+    let Some(Ok(bytes)) = proved.map(KeyObject::encode) else {
+        return Ok(());
+    };
+    match have_all(homes, &one.name) {
+        true => Ok(()),
+        false => homes
+            .iter()
+            .try_for_each(|home| home.write(&one.name, &bytes)),
     }
 }
