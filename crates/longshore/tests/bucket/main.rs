@@ -11,6 +11,7 @@ mod credentials;
 mod left;
 mod locked;
 mod servers;
+mod three;
 mod ways;
 
 use std::net::TcpStream;
