@@ -498,6 +498,12 @@ pub trait FileLock {
     fn is_open_elsewhere(&self) -> io::Result<bool> {
         Err(io::ErrorKind::Unsupported.into())
     }
+
+    /// Whether this machine has a handle of this file that can write, a loop device's included; readers do not count.
+    /// This handle must be open for reading only. Fails as [`is_open_elsewhere`](Self::is_open_elsewhere) does.
+    fn is_written_elsewhere(&self) -> io::Result<bool> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// An open regular file, or a block device ([`Storage::disk`]), whose length is its size. All methods may be called

@@ -180,6 +180,10 @@ impl Storage for EmulatedHost {
         self.host.stat(path)
     }
 
+    fn birth_ns(&self, path: &Path) -> io::Result<Option<i64>> {
+        self.host.birth_ns(path)
+    }
+
     fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
         self.host.canonical(path)
     }

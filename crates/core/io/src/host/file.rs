@@ -429,6 +429,18 @@ impl FileLock for HostFile {
 
     /// The kernel grants a write lease only on a file that has no other handle.
     fn is_open_elsewhere(&self) -> io::Result<bool> {
+        self.is_lease_refused(libc::F_WRLCK)
+    }
+
+    /// The kernel grants a read lease only on a file that nobody has open for writing.
+    fn is_written_elsewhere(&self) -> io::Result<bool> {
+        self.is_lease_refused(libc::F_RDLCK)
+    }
+}
+
+impl HostFile {
+    /// Whether other handles keep the kernel from granting a lease of this kind; the lease is given back at once.
+    fn is_lease_refused(&self, kind: libc::c_int) -> io::Result<bool> {
         let set = |command, argument: libc::c_int| {
             // SAFETY: fcntl demands an open descriptor, and for both commands an integer.
             match unsafe { libc::fcntl(self.fd().as_raw_fd(), command, argument) } {
@@ -439,7 +451,7 @@ impl FileLock for HostFile {
         // If another process opens the file while we hold the lease, the kernel signals us: by SIGIO, which ends a
         // process, unless another signal is chosen. SIGURG is ignored by default.
         set(F_SETSIG, libc::SIGURG)?;
-        match set(libc::F_SETLEASE, libc::F_WRLCK) {
+        match set(libc::F_SETLEASE, kind) {
             Ok(()) => set(libc::F_SETLEASE, libc::F_UNLCK).map(|()| false),
             Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => Ok(true),
             Err(e) => Err(e),

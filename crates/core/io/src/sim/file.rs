@@ -266,6 +266,10 @@ impl FileLock for SimFile {
     fn is_open_elsewhere(&self) -> io::Result<bool> {
         Ok(false)
     }
+
+    fn is_written_elsewhere(&self) -> io::Result<bool> {
+        Ok(false)
+    }
 }
 
 impl Drop for SimFile {

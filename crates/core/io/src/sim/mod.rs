@@ -376,6 +376,14 @@ impl Storage for SimDisk {
         })
     }
 
+    /// Files are numbered in the order of their births, and no number is given twice: it stands for the time.
+    fn birth_ns(&self, path: &Path) -> io::Result<Option<i64>> {
+        self.state.call(Op::Stat, path, None, |state, _, _| {
+            let (ino, _) = state.resolve(path)?;
+            Ok(i64::try_from(state.stat(ino)?.ino).ok())
+        })
+    }
+
     fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
         self.state.call(Op::Stat, path, None, |state, _, _| {
             Ok(state.resolve(path)?.1)

@@ -144,6 +144,19 @@ fn a_lock_of_a_file_ends_with_its_handle_though_the_file_is_claimed() {
 }
 
 #[test]
+fn another_handle_that_can_write_is_seen_and_a_reader_is_none() {
+    let (temp, dir) = staged();
+    let path = temp.path().join("sub/alias");
+    let file = dir.open(Path::new("file"), OpenHow::Read).unwrap();
+    let reader = fs::File::open(&path).unwrap();
+    assert!(!file.is_written_elsewhere().unwrap());
+    let writer = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    assert!(file.is_written_elsewhere().unwrap());
+    drop((reader, writer));
+    assert!(!file.is_written_elsewhere().unwrap());
+}
+
+#[test]
 fn another_handle_of_a_file_is_seen() {
     let (temp, dir) = staged();
     let file = dir.open(Path::new("file"), OpenHow::ReadWrite).unwrap();

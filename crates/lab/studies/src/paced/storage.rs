@@ -385,6 +385,10 @@ impl FileLock for PacedFile {
     fn is_open_elsewhere(&self) -> io::Result<bool> {
         self.file.is_open_elsewhere()
     }
+
+    fn is_written_elsewhere(&self) -> io::Result<bool> {
+        self.file.is_written_elsewhere()
+    }
 }
 
 #[cfg(test)]
