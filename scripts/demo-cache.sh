@@ -66,7 +66,7 @@ clean_up() {
         done
     done
     wait
-    cd "$here" && rm -rf backend cache backend.longshore-guard disk mnt socket* noise copy
+    cd "$here" && rm -rf backend cache backend.longshore-guard backend.longshore-guard.lock disk mnt socket* noise copy
 }
 take_apart || true
 rm -rf "$here"

@@ -148,7 +148,7 @@ def serve(stage, options, server, fresh=True, end=signal.SIGINT, settle=True):
 def begin(stage):
     """Forgets what an earlier run left, and sees to it that this one leaves nothing."""
     open(f"{stage.work}/log", "w").close()
-    names = [f"{stage.work}/{name}" for name in ("backend", "cache", "socket", "socket.control", "backend.longshore-guard")]
+    names = [f"{stage.work}/{name}" for name in ("backend", "cache", "socket", "socket.control", "backend.longshore-guard", "backend.longshore-guard.lock")]
     stage.undo.append(lambda: [os.path.exists(name) and os.unlink(name) for name in names])
     forget_transactions(stage)
 

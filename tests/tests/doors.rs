@@ -417,7 +417,7 @@ const WIDE: &[(&str, usize, &str)] = &[
     ),
     (
         "io/File",
-        20,
+        21,
         "an open file is one thing that is read, written and locked; readers can take FileRead",
     ),
     (

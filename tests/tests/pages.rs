@@ -366,6 +366,7 @@ fn every_number_of_the_block_cache_has_a_row_unless_a_format_gives_it() {
         "content::EXT_AT",
         "content::SECTOR",
         "format::BACKEND",
+        "format::BIRTHLESS_LEN",
         "format::CLEAR",
         "format::OLD_LEN",
         "format::SET",

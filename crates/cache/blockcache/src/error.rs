@@ -1,5 +1,10 @@
-//! Why a cache cannot be made or used. None of these errors ever answers a client's read or write: those fail only as
-//! the backend does.
+//! Why a cache cannot be made or used.
+//!
+//! Invariants
+//! - None of these errors ever answers a client's read or write: those fail only as the backend does.
+//! - Every error has a next step for the operator.
+//!
+//! Leaves to others: exit codes and output (the program's `cache`).
 
 use std::io;
 use std::path::PathBuf;
@@ -44,6 +49,18 @@ pub enum Error {
     #[error("{path} is a device: its guard must be named")]
     NoGuard { path: PathBuf },
 
+    /// A file that this program did not write, where the guard or its next version would be.
+    #[error("{path} is not a guard, and is not replaced")]
+    NotAGuard { path: PathBuf },
+
+    /// A hard link of a guard, or a symbolic link to nothing: two names would become two guards.
+    #[error("{path} is a link to nothing, or has several names")]
+    GuardNames { path: PathBuf },
+
+    /// A cache disk that fails could then not be recorded anywhere.
+    #[error("the guard {guard} is on the file system of the cache {cache}")]
+    GuardOnCache { guard: PathBuf, cache: PathBuf },
+
     #[error("no cache is attached")]
     Detached,
 
@@ -63,7 +80,8 @@ impl Error {
         match self {
             Error::Io { .. } => "fix the cause above; the backend is not affected",
             Error::InUse { .. } => {
-                "only one process can serve a backend or a cache, and none while it is mounted; stop the other one first"
+                "only one process can serve a backend, its guard or a cache, and nobody else may write to it; `losetup -a`, `fuser -v` \
+                 and `mount` show who does; stop that first"
             }
             Error::NoCache { .. } => "create one with `longshore cache create`",
             Error::NotEmpty { .. } => "give an empty file or device, or --force to overwrite it",
@@ -74,6 +92,15 @@ impl Error {
             Error::Policy { .. } => "`longshore cache policy --help` names them",
             Error::NoGuard { .. } => {
                 "name its guard file with --guard, always the same file, on a third disk that is neither this device nor the cache's"
+            }
+            Error::NotAGuard { .. } => {
+                "name with --guard a file that does not exist yet, or the guard that this backend always had"
+            }
+            Error::GuardNames { .. } => {
+                "name the guard itself with --guard, and remove its other names"
+            }
+            Error::GuardOnCache { .. } => {
+                "name with --guard a file next to the backend or on a third disk; a guard that is moved is taken for lost"
             }
             Error::Ending => "retry when it is serving",
             Error::Detached => "attach one with `longshore cache attach`",

@@ -1,11 +1,11 @@
 //! The bytes of a cache device's metadata: superblock, log pages, records. All numbers are little-endian.
 //!
-//! Superblock, 120 bytes at the start of its 4 KiB (less than a sector, so a cut write leaves it old or new). Both
+//! Superblock, 144 bytes at the start of its 4 KiB (less than a sector, so a cut write leaves it old or new). Both
 //! copies are written one after the other, each synced:
 //!
 //! | at | bytes | field |
 //! |---|---|---|
-//! | 0 | 8 | `LSCACHE4` |
+//! | 0 | 8 | `LSCACHE5` |
 //! | 8 | 4 | slot bytes |
 //! | 12 | 4 | slots |
 //! | 16 | 4 | log pages: room in each log |
@@ -21,10 +21,13 @@
 //! | 92 | 4 | slots that it was made with |
 //! | 96 | 4 | content of the backend at a clean stop: 0 not known, 1 known, 2 known and it tells of every mount |
 //! | 100 | 16 | fingerprint of that content (`content.rs`), or 0 |
-//! | 116 | 4 | CRC-32C of the 116 bytes before |
+//! | 116 | 8 | backend: number of its file system; 0 of a block device |
+//! | 124 | 8 | backend: time of its birth, ns; 0 of a block device, and if it is not known |
+//! | 132 | 8 | FNV-1a of the machine's boot id in this session, or 0 |
+//! | 140 | 4 | CRC-32C of the 140 bytes before |
 //!
-//! `LSCACHE3`, the previous version, ends at 96 with its checksum and has no content. It is read, and the cache begins
-//! empty.
+//! Older versions are read. `LSCACHE4` ends at 116 with its checksum: no birth is known, so a crash leaves no cache.
+//! `LSCACHE3` ends at 96 with its checksum and has no content either: the cache begins empty.
 //!
 //! Log page, 4 KiB: `LSLB`, CRC-32C of all that follows in the page, first 8 bytes of the tie (8), generation (8),
 //! session (8), index in the log (4), index at which its commit began (4), bytes of records (4), records, zeros.
@@ -52,12 +55,15 @@ use longshore_io::crc32c;
 use crate::geometry::{Geometry, LINE, Lines};
 use crate::log_size::set_len;
 
-const MAGIC: &[u8; 8] = b"LSCACHE4";
-/// Without the backend's content.
+const MAGIC: &[u8; 8] = b"LSCACHE5";
+/// Without the backend's birth, and without the boot.
+const BIRTHLESS_MAGIC: &[u8; 8] = b"LSCACHE4";
+const BIRTHLESS_LEN: usize = 120;
+/// Without the backend's content, too.
 const OLD_MAGIC: &[u8; 8] = b"LSCACHE3";
 const OLD_LEN: usize = 100;
 const PAGE_MAGIC: &[u8; 4] = b"LSLB";
-pub(crate) const SUPER_LEN: usize = 120;
+pub(crate) const SUPER_LEN: usize = 144;
 const SET: u8 = 1;
 const CLEAR: u8 = 2;
 const BACKEND: u8 = 3;
@@ -95,6 +101,10 @@ pub struct BackendMark {
     pub inode: u64,
     /// Time of the last change, which no user can set; 0 if unknown.
     pub changed_ns: i64,
+    /// The number of a file's file system, which may be another one after a boot; 0 of a block device.
+    pub dev: u64,
+    /// A file's birth; `None` if its file system does not record it, or has another machine's clock.
+    pub birth_ns: Option<i64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,6 +120,8 @@ pub struct Superblock {
     pub log_pages: u32,
     /// Of a clean stop; otherwise empty.
     pub content: BackendContent,
+    /// FNV-1a of the boot id of the machine that began this session; 0 if it is not known.
+    pub boot: u64,
 }
 
 impl Superblock {
@@ -138,16 +150,20 @@ impl Superblock {
         };
         out.extend(known.to_le_bytes());
         out.extend(self.content.fingerprint.unwrap_or_default());
+        out.extend(self.backend.dev.to_le_bytes());
+        out.extend(self.backend.birth_ns.unwrap_or(0).to_le_bytes());
+        out.extend(self.boot.to_le_bytes());
         out.extend(crc32c(&out).to_le_bytes());
         let mut bytes = [0; SUPER_LEN];
         bytes.copy_from_slice(&out);
         bytes
     }
 
-    /// `None` for any bytes that [`Superblock::encode`], of this version or the previous one, did not write.
+    /// `None` for any bytes that [`Superblock::encode`], of this version or an older one, did not write.
     pub fn decode(bytes: &[u8]) -> Option<Superblock> {
         let len = match bytes.get(..8)? {
             magic if magic == OLD_MAGIC => OLD_LEN,
+            magic if magic == BIRTHLESS_MAGIC => BIRTHLESS_LEN,
             magic if magic == MAGIC => SUPER_LEN,
             _ => return None,
         };
@@ -173,10 +189,12 @@ impl Superblock {
                 len_bytes: cursor.u64()?,
                 inode: cursor.u64()?,
                 changed_ns: cursor.u64()? as i64,
+                ..BackendMark::default()
             },
             tie: cursor.take(16)?.try_into().ok()?,
             log_pages: cursor.u32()?,
             content: BackendContent::default(),
+            boot: 0,
         };
         let _made_slots = cursor.u32()?;
         let (content, valid) = match len {
@@ -191,10 +209,15 @@ impl Superblock {
                 (content, known <= 2)
             }
         };
-        let superblock = Superblock {
+        let mut superblock = Superblock {
             content,
             ..superblock
         };
+        if len == SUPER_LEN {
+            superblock.backend.dev = cursor.u64()?;
+            superblock.backend.birth_ns = Some(cursor.u64()? as i64).filter(|at| *at != 0);
+            superblock.boot = cursor.u64()?;
+        }
         let sum = cursor.u32()?;
         // This program never counts so high that a counter could overflow.
         let counters = [
@@ -391,6 +414,8 @@ mod tests {
                 len_bytes: 1 << 30,
                 inode: 12,
                 changed_ns: -5,
+                dev: 77,
+                birth_ns: Some(-9),
             },
             tie: [6; 16],
             log_pages: 5,
@@ -398,10 +423,41 @@ mod tests {
                 fingerprint: Some([3; 16]),
                 tells: true,
             },
+            boot: 1 << 60,
         }
     }
 
-    /// A superblock of the previous version: its content is unknown.
+    fn birthless() -> Superblock {
+        let BackendMark {
+            len_bytes,
+            inode,
+            changed_ns,
+            ..
+        } = superblock().backend;
+        Superblock {
+            backend: BackendMark {
+                len_bytes,
+                inode,
+                changed_ns,
+                ..BackendMark::default()
+            },
+            boot: 0,
+            ..superblock()
+        }
+    }
+
+    #[test]
+    fn a_superblock_of_the_version_before_is_read_and_knows_no_birth_and_no_boot() {
+        let mut old = superblock().encode()[..BIRTHLESS_LEN].to_vec();
+        old[..8].copy_from_slice(BIRTHLESS_MAGIC);
+        let sum = crc32c(&old[..BIRTHLESS_LEN - 4]);
+        old[BIRTHLESS_LEN - 4..].copy_from_slice(&sum.to_le_bytes());
+        assert_eq!(Superblock::decode(&old), Some(birthless()));
+        old[90] ^= 1;
+        assert_eq!(Superblock::decode(&old), None);
+    }
+
+    /// A superblock of an older version: its content is unknown, too.
     #[test]
     fn an_older_superblock_is_read_and_knows_no_content() {
         let mut old = superblock().encode()[..OLD_LEN].to_vec();
@@ -410,7 +466,7 @@ mod tests {
         old[OLD_LEN - 4..].copy_from_slice(&sum.to_le_bytes());
         let expected = Superblock {
             content: BackendContent::default(),
-            ..superblock()
+            ..birthless()
         };
         assert_eq!(Superblock::decode(&old), Some(expected));
         old[40] ^= 1;

@@ -113,7 +113,7 @@ impl Table {
     }
 
     /// `false`: this program never wrote such a record.
-    fn apply(&mut self, record: &JournalRecord) -> bool {
+    pub(crate) fn apply(&mut self, record: &JournalRecord) -> bool {
         let per_slot = self.geometry.lines_per_slot() as usize;
         match record {
             JournalRecord::Backend(served) => self.served = *served,

@@ -16,14 +16,15 @@
 //! reveal bits that rot and writes that the cache device confirmed and lost.
 //!
 //! Not detected for certain: changes of the backend by others while it is served; a few lines of a block device that
-//! were written without mounting it; after a crash, a few lines of a file that were written within half a minute. Two
-//! more cases are detected only if the lines compared at a start include the affected ones: a cache device put back as
-//! a whole to an earlier state of the same session, and the loss of both copies of the very last commit before a
-//! crash.
+//! were written without mounting it; after a crash, a few lines of a file that were written within half a minute, or
+//! whose time of change a power cut lost. Two more cases are detected only if the lines compared at a start include the
+//! affected ones: a cache device put back as a whole to an earlier state of the same session, and the loss of both
+//! copies of the very last commit before a crash.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod cached;
+mod compare;
 mod content;
 pub mod control;
 mod decisions;

@@ -3,11 +3,16 @@
 //! A cache is believed if all of this holds:
 //!
 //! - both copies of its superblock and its log are sound, and the guard next to the backend names its tie and session;
-//! - the backend is as long as it was and the same file or block device;
-//! - a file's time of change is that of the clean stop, or after a crash one at which this cache may have written;
+//! - the backend is as long as it was and the same file or block device: a file also by its birth, without which no
+//!   cache is believed after a crash, since a removed file's number is given to the next one;
+//! - a file's time of change is that of the clean stop, or after a crash one at which this cache may have written, by a
+//!   clock that was not ahead;
 //! - the watched places (`content.rs`) are as they were left: the first and last line, superblocks of file systems;
 //! - a block device holds only file systems whose superblock tells of every mount;
 //! - up to [`SAMPLE`] durable lines, a new random choice each time, have on the backend the checksums of the table.
+//!
+//! After a clean stop and another boot a file's time of change proves nothing: bytes that another program synced reach
+//! the medium before the time does, and a power cut loses the time. Then every line is compared (`compare.rs`).
 //!
 //! [`Start`] reports what was found.
 //!
@@ -25,22 +30,24 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use longshore_io::{Clock, Dir, File, FileKind, OpenHow, Stat, Storage, Via, crc32c};
 use parking_lot::Mutex;
 
 use crate::Error;
 use crate::cached::{CachedBackend, Settings, policy};
+use crate::compare;
 use crate::content::{self, Look};
 use crate::directory::Directory;
 use crate::format::{BackendContent, BackendMark, ServedBackend, Superblock};
 use crate::geometry::{Geometry, LINE};
 use crate::guard::{Guard, Word};
 use crate::journal::{self, Journal, Superblocks, Table};
-use crate::mark::mark;
+use crate::mark::{boot, mark_at};
 use crate::start::Start;
 use crate::store::{Store, StoreState};
-use crate::watch::BackendWatch;
+use crate::watch::{BackendWatch, LEASE_MAX_NS};
 
 /// Durable lines that are compared with the backend at a start. If 1 % of the cached data was changed on the backend,
 /// the comparison notices it in 98 of 100 cases.
@@ -74,6 +81,33 @@ impl Backend {
             }
         }
     }
+}
+
+/// How often, and after which pause, to look whether a file is still open for writing elsewhere: a program that has just
+/// ended may have left a child that has not begun its own program yet.
+const LOOKS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Refuses a backend's file that another program, or a loop device, has open for writing. Readers do no harm. If the
+/// system cannot tell, nothing is refused.
+fn nobody_writes(storage: &dyn Storage, path: &Path, clock: &dyn Clock) -> Result<(), Error> {
+    let path = storage.canonical(path).map_err(failed("find", path))?;
+    let found = storage.stat(&path).map_err(failed("look at", &path))?;
+    let (FileKind::File, Some(parent), Some(name)) = (found.kind, path.parent(), path.file_name())
+    else {
+        return Ok(());
+    };
+    let dir = storage.dir(parent).map_err(failed("open", parent))?;
+    let file = dir
+        .open(Path::new(name), OpenHow::Read)
+        .map_err(failed("open", &path))?;
+    for _ in 0..LOOKS {
+        match file.is_written_elsewhere() {
+            Ok(true) => clock.sleep(PAUSE),
+            Ok(false) | Err(_) => return Ok(()),
+        }
+    }
+    Err(Error::InUse { path })
 }
 
 /// Opens a file or block device that nobody else uses, and locks it.
@@ -165,6 +199,7 @@ fn fill(
         tie: *uuid::Uuid::new_v4().as_bytes(),
         log_pages: 0,
         content: BackendContent::default(),
+        boot: 0,
     };
     // From here on, nothing is left of an earlier cache.
     file.write_all_at(&[0; 2 * LINE as usize], 0, Via::Cache)
@@ -255,20 +290,54 @@ pub fn open(
     clock: Arc<dyn Clock>,
 ) -> Result<OpenedBackend, Error> {
     let path = &*backend.path;
+    nobody_writes(storage, path, &*clock)?;
     let file = take(storage, path)?;
-    let len_bytes = file.stat().map_err(failed("look at", path))?.len;
-    let cached = CachedBackend::new(file, len_bytes, settings, clock)?;
-    let cache = cache.map(|cache| attach(storage, &cached, backend, cache, false));
+    let found = file.stat().map_err(failed("look at", path))?;
+    let guard = Guard::take(storage, &backend.guard_path(storage)?)?;
+    is_apart(&guard, &found)?;
+    let cached = CachedBackend::new(file, found.len, settings, clock, guard.clone())?;
+    let cache = match cache.map(|cache| attach(storage, &cached, backend, cache, false)) {
+        Some(Err(error @ (Error::GuardOnCache { .. } | Error::NotAGuard { .. }))) => {
+            return Err(error);
+        }
+        attached => attached,
+    };
     if !matches!(cache, Some(Ok(_))) {
-        let path = backend.guard_path(storage)?;
-        let guard = Guard::at(storage, &path).map_err(failed("open the directory of", &path))?;
+        let path = guard.path();
         // Without a guard no cache is believed anyway.
-        match storage.stat(&path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            _ => guard.void().map_err(failed("write", &path))?,
+        if guard.stat().map_err(failed("read", path))?.is_some() {
+            guard.void().map_err(failed("write", path))?;
         }
     }
     Ok(OpenedBackend { cached, cache })
+}
+
+/// Refuses a guard that is this file of a backend or a cache.
+fn is_apart(guard: &Guard, file: &Stat) -> Result<(), Error> {
+    let found = guard.stat().map_err(failed("read", guard.path()))?;
+    match found.is_some_and(|found| (found.dev, found.ino) == (file.dev, file.ino)) {
+        false => Ok(()),
+        true => Err(Error::NotAGuard {
+            path: guard.path().to_owned(),
+        }),
+    }
+}
+
+/// Refuses a guard on the file system of the cache's file: when that disk fails, nothing could be recorded, and
+/// clients' writes would fail. A backend that is on the same file system fails with it anyway.
+fn survives(guard: &Guard, cache: (&Path, &Stat), backend: &Stat) -> Result<(), Error> {
+    let (path, cache) = cache;
+    is_apart(guard, cache)?;
+    let dev = guard.dev().map_err(failed("look at", guard.path()))?;
+    let is_file = |stat: &Stat| stat.kind == FileKind::File;
+    let falls_too = is_file(backend) && backend.dev == dev;
+    match is_file(cache) && cache.dev == dev && !falls_too {
+        false => Ok(()),
+        true => Err(Error::GuardOnCache {
+            guard: guard.path().to_owned(),
+            cache: path.to_owned(),
+        }),
+    }
 }
 
 /// Attaches the cache at `path` to a cached backend that `backend` was opened for.
@@ -287,18 +356,19 @@ pub fn attach(
         return Err(Error::Attached);
     }
     let cache = Cache::take(storage, path)?;
-    let guard_path = backend.guard_path(storage)?;
-    let guard =
-        Guard::at(storage, &guard_path).map_err(failed("open the directory of", &guard_path))?;
-    let word = guard.read().map_err(failed("read", &guard_path))?;
+    let guard = cached.guard().clone();
     let slow = &**cached.backend();
+    let fast_stat = cache.file.stat().map_err(failed("look at", path))?;
+    let slow_stat = slow.stat().map_err(failed("look at", &backend.path))?;
+    survives(&guard, (path, &fast_stat), &slow_stat)?;
+    let word = guard.read().map_err(failed("read", guard.path()))?;
     if !online {
         // The times recorded below must not be older ones after a power cut.
         slow.sync_with_times()
             .map_err(failed("sync", &backend.path))?;
     }
     let settings = cached.settings();
-    let seen = BackendFacts::of(slow, &backend.path, settings.slow_via)?;
+    let seen = BackendFacts::of(storage, slow, &backend.path, settings.slow_via)?;
     let geometry = cache.superblock.geometry;
     let backend_lines = seen.mark.len_bytes / LINE;
     let load = |table: &Table| {
@@ -307,7 +377,7 @@ pub fn attach(
     let TrustedCache { start, content } = match cache.superblock.backend == BackendMark::default() {
         true => TrustedCache::nothing(Start::Fresh),
         false if !online && word.believes(&cache.superblock) => cache
-            .believe(&seen, slow, settings.slow_via, load)
+            .believe(&seen, slow, settings.slow_via, &*cached.clock(), load)
             .map_err(failed("read", path))?,
         false => TrustedCache::nothing(Start::NotVouched),
     };
@@ -329,7 +399,7 @@ pub fn attach(
     };
     table.set_served(served);
     let (tie, session) = (next.tie, next.session);
-    let vouch = |word| guard.write(&word).map_err(failed("write", &guard_path));
+    let vouch = |word| guard.write(&word).map_err(failed("write", guard.path()));
     vouch(Word::Starting { tie, session })?;
     let file = cache.file;
     let journal = Journal::begin(Arc::clone(&file), next, table).map_err(failed("write", path))?;
@@ -403,8 +473,13 @@ impl TrustedCache {
 }
 
 impl BackendFacts {
-    fn of(backend: &dyn File, path: &Path, via: Via) -> Result<BackendFacts, Error> {
-        let mark = mark(backend).map_err(failed("look at", path))?;
+    fn of(
+        storage: &dyn Storage,
+        backend: &dyn File,
+        path: &Path,
+        via: Via,
+    ) -> Result<BackendFacts, Error> {
+        let mark = mark_at(storage, backend, path).map_err(failed("look at", path))?;
         let look = content::look(backend, mark.len_bytes, via).map_err(failed("read", path))?;
         let stat = backend.stat().map_err(failed("look at", path))?;
         Ok(BackendFacts {
@@ -443,6 +518,7 @@ impl Cache {
         seen: &BackendFacts,
         backend: &dyn File,
         via: Via,
+        clock: &dyn Clock,
         load: impl Fn(&Table) -> Option<Directory>,
     ) -> io::Result<TrustedCache> {
         // One copy of the superblock is damaged, and it may have been the newer one.
@@ -453,31 +529,37 @@ impl Cache {
         if !start.is_believed() {
             return Ok(TrustedCache::nothing(start));
         }
-        let table = journal::replay(&*self.file, &self.superblock)?;
-        let loaded = table.and_then(|table| {
-            let directory = load(&table)?;
-            Some(LoadedCache { table, directory })
-        });
-        let Some(loaded) = loaded else {
+        let Some(mut table) = journal::replay(&*self.file, &self.superblock)? else {
             return Ok(TrustedCache::nothing(Start::Damaged));
         };
         if start == Start::AfterCrash {
-            start = judge_crash(&loaded.table.served(), seen);
+            start = judge_crash(&table.served(), seen, clock.wall_ns());
         }
         if !start.is_believed() {
             return Ok(TrustedCache::nothing(start));
         }
-        let seed = uuid::Uuid::new_v4().as_u64_pair().0;
         let geometry = self.superblock.geometry;
-        Ok(match sample(backend, via, &loaded.table, geometry, seed) {
-            Ok(true) => TrustedCache {
-                start,
-                content: Some(loaded),
-            },
-            Ok(false) => TrustedCache::nothing(Start::LinesDiffer),
+        // A file system that was mounted from a disk that had lost power may have another number; a boot it has.
+        let (known, found) = (&self.superblock, (boot(), seen.mark.dev));
+        let is_other_boot = known.boot == 0 || (known.boot, known.backend.dev) != found;
+        let compared = match start == Start::Warm && is_other_boot && !seen.is_block_device {
+            true => compare::all(backend, via, &mut table, geometry, || clock.now()),
+            false => {
+                let seed = uuid::Uuid::new_v4().as_u64_pair().0;
+                sample(backend, via, &table, geometry, seed)
+            }
+        };
+        match compared {
+            Ok(true) => {}
+            Ok(false) => return Ok(TrustedCache::nothing(Start::LinesDiffer)),
             // The backend could not be read, so nothing was compared.
-            Err(_) => TrustedCache::nothing(Start::Unproved),
-        })
+            Err(_) => return Ok(TrustedCache::nothing(Start::Unproved)),
+        }
+        let Some(directory) = load(&table) else {
+            return Ok(TrustedCache::nothing(Start::Damaged));
+        };
+        let content = Some(LoadedCache { table, directory });
+        Ok(TrustedCache { start, content })
     }
 }
 
@@ -497,6 +579,7 @@ fn next_session(superblock: &Superblock, mark: &BackendMark, believed: bool) -> 
         },
         tie,
         content: BackendContent::default(),
+        boot: boot(),
         ..*superblock
     }
 }
@@ -507,7 +590,18 @@ fn judge(superblock: &Superblock, seen: &BackendFacts) -> Start {
     if known.len_bytes != mark.len_bytes || known.inode != mark.inode {
         return Start::BackendChanged;
     }
+    if let (Some(known), Some(seen)) = (known.birth_ns, mark.birth_ns)
+        && known != seen
+    {
+        return Start::BackendChanged;
+    }
     match superblock.clean {
+        false if seen.is_block_device => Start::AfterCrash,
+        // The file's number alone may be that of another file by now.
+        false if known.birth_ns.is_none() || mark.birth_ns.is_none() => Start::Unproved,
+        // A copy of the file system has files of the same number and birth. Some file systems get another number when
+        // they are mounted: the cache is lost then.
+        false if known.dev != mark.dev => Start::BackendChanged,
         false => Start::AfterCrash,
         // An older time also means other content: a snapshot from before the stop was put back. A power cut does not
         // revert the time: the stop synced it.
@@ -523,13 +617,17 @@ fn judge(superblock: &Superblock, seen: &BackendFacts) -> Start {
 }
 
 /// The same after a crash, with the facts in the log.
-fn judge_crash(known: &ServedBackend, seen: &BackendFacts) -> Start {
+fn judge_crash(known: &ServedBackend, seen: &BackendFacts, now_ns: i64) -> Start {
     let (look, is_block_device) = (&seen.look, seen.is_block_device);
     // An older time: a snapshot from before the last checkpoint was put back. A later one: this session did not write
     // then.
     let ours = known.changed_ns..=known.until_ns.max(known.changed_ns);
     if !is_block_device && !ours.contains(&seen.mark.changed_ns) {
         return Start::BackendChanged;
+    }
+    // A clock was ahead when this cache wrote, or is behind now: the range has no end.
+    if !is_block_device && known.until_ns > now_ns.saturating_add(LEASE_MAX_NS) {
+        return Start::Unproved;
     }
     match known.watched {
         Some(known) if known != look.fingerprint => Start::ContentChanged,
@@ -616,6 +714,8 @@ mod tests {
                 len_bytes: 0,
                 inode: 0,
                 changed_ns,
+                dev: 0,
+                birth_ns: Some(1),
             };
             let look = look(found, tells);
             let seen = BackendFacts {
@@ -623,7 +723,7 @@ mod tests {
                 look,
                 is_block_device,
             };
-            judge_crash(&served(known), &seen)
+            judge_crash(&served(known), &seen, 150)
         };
         let device = |known, found, tells| judge(known, found, tells, true, 0);
         assert_eq!(device(Some(1), 1, true), Start::AfterCrash);
@@ -639,5 +739,64 @@ mod tests {
         for changed_ns in [99, 201] {
             assert_eq!(file(Some(1), 1, changed_ns), Start::BackendChanged);
         }
+    }
+
+    fn file_seen(changed_ns: i64, dev: u64, birth_ns: Option<i64>) -> BackendFacts {
+        BackendFacts {
+            mark: BackendMark {
+                len_bytes: 0,
+                inode: 7,
+                changed_ns,
+                dev,
+                birth_ns,
+            },
+            look: Look {
+                watched: Vec::new(),
+                fingerprint: [1; 16],
+                content: BackendContent {
+                    fingerprint: Some([5; 16]),
+                    tells: false,
+                },
+            },
+            is_block_device: false,
+        }
+    }
+
+    /// Goal: a clock that was ahead leaves no time in which another program's write is taken for this cache's.
+    #[test]
+    fn after_a_crash_an_end_of_writing_that_is_far_ahead_proves_nothing() {
+        let judge = |now_ns| judge_crash(&served(Some(1)), &file_seen(150, 0, Some(1)), now_ns);
+        assert_eq!(judge(200 - LEASE_MAX_NS), Start::AfterCrash);
+        assert_eq!(judge(199 - LEASE_MAX_NS), Start::Unproved);
+    }
+
+    /// Goal: a file that got the number of a removed one is not taken for it.
+    #[test]
+    fn a_file_is_known_by_its_birth_and_after_a_crash_never_without() {
+        let judge = |clean, known: Option<i64>, dev, seen: Option<i64>| {
+            let superblock = Superblock {
+                geometry: Geometry::fit(4 << 20, 64 << 10).unwrap(),
+                clean,
+                sequence: 0,
+                generation: 0,
+                session: 1,
+                backend: file_seen(9, 3, known).mark,
+                tie: [0; 16],
+                log_pages: 0,
+                content: file_seen(9, 3, known).look.content,
+                boot: 0,
+            };
+            super::judge(&superblock, &file_seen(9, dev, seen))
+        };
+        assert_eq!(judge(false, Some(1), 3, Some(1)), Start::AfterCrash);
+        assert_eq!(judge(false, Some(1), 3, Some(2)), Start::BackendChanged);
+        assert_eq!(judge(false, Some(1), 4, Some(1)), Start::BackendChanged);
+        for (known, seen) in [(None, None), (Some(1), None), (None, Some(1))] {
+            assert_eq!(judge(false, known, 3, seen), Start::Unproved);
+            assert_eq!(judge(true, known, 3, seen), Start::Warm);
+        }
+        // The number of a file system may be another one after a boot.
+        assert_eq!(judge(true, Some(1), 4, Some(1)), Start::Warm);
+        assert_eq!(judge(true, Some(1), 3, Some(2)), Start::BackendChanged);
     }
 }

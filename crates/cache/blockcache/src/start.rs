@@ -49,8 +49,8 @@ impl Start {
                  cache"
             }
             Start::Unproved => {
-                "starts empty: nothing on the backend shows whether it was written to without the cache; superblocks show it \
-                 on a device that ext2, ext3, ext4, XFS or btrfs fill, unless one was being written when the \
+                "starts empty: nothing on the backend shows whether it was written to without the cache; after a crash a file \
+                 needs a birth and a clock that was not ahead, and superblocks show it on a device that ext2, ext3, ext4, XFS or btrfs fill, unless one was being written when the \
                  server ended without a stop"
             }
             Start::Damaged => "starts empty: its superblock or its table is damaged",

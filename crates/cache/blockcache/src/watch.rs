@@ -4,7 +4,11 @@
 //! Invariants
 //! - While the log holds a fingerprint of the watched places, they have it, and no client's write to one of them is in
 //!   flight.
-//! - Nothing is written to the backend later than the time that the log gives for this session.
+//! - Nothing is written to the backend later than the time that the log gives for this session, by the clock that gives
+//!   the file's times: that of this machine. Files of another one's clock are not believed after a crash (`open.rs`).
+//! - The time that the log gives is no further ahead than the lease, once a write has begun. It may be lowered: each
+//!   write announces itself here before it reaches the backend, and the file's time of change is set when it does. A
+//!   crash between the two leaves a time of change after the lowered end, so the cache begins empty.
 //! - The lock is never held during I/O, nor together with the directory's.
 //!
 //! Leaves to others: making the journal durable before the write (the caller), taking fingerprints, and comparing them
@@ -20,6 +24,9 @@ use crate::journal::Journal;
 /// How long this session may write after it has recorded so. After a crash, the file's time of change does not reveal
 /// another program's write within that time.
 const LEASE_NS: i64 = 30_000_000_000;
+/// A longer lease than this is one of a clock that was set back. Threads read the clock before they hold the lock, so
+/// one may see a time that is a little earlier than that of the last renewal.
+pub(crate) const LEASE_MAX_NS: i64 = LEASE_NS + 1_000_000_000;
 
 pub(crate) struct BackendWatch {
     ranges: Vec<Range<u64>>,
@@ -78,11 +85,11 @@ impl BackendWatch {
             state.under_way += 1;
             news = state.served.watched.take().is_some();
         }
-        // A write may take a while after this; and a clock that was set back does not extend the lease.
+        // A write may take a while after this. A lease of a clock that was ahead ends as early as any other.
         let left = state.served.until_ns.saturating_sub(now_ns);
-        if !(LEASE_NS / 2..=LEASE_NS).contains(&left) {
-            state.served.until_ns = state.served.until_ns.max(BackendWatch::lease(now_ns));
-            news |= left < LEASE_NS / 2;
+        if !(LEASE_NS / 2..=LEASE_MAX_NS).contains(&left) {
+            state.served.until_ns = BackendWatch::lease(now_ns);
+            news = true;
         }
         if news {
             state.noted = journal.append(JournalRecord::Backend(state.served));
@@ -155,10 +162,28 @@ mod tests {
             tie: [7; 16],
             log_pages: 0,
             content: BackendContent::default(),
+            boot: 0,
         };
         let table = Table::empty(superblock.geometry).unwrap();
         let file = disk.disk(Path::new("/fast/cache")).unwrap();
         Journal::begin(file, superblock, table).unwrap()
+    }
+
+    /// Goal: a clock that was ahead and is set right leaves no hour in which another program's write goes unnoticed.
+    #[test]
+    fn a_lease_of_a_clock_that_was_ahead_is_lowered_and_recorded() {
+        let journal = journal();
+        let watch = BackendWatch::new(Vec::new(), ServedBackend::default());
+        let until = || watch.state.lock().served.until_ns;
+        let hour = 3_600_000_000_000;
+        let ahead = watch.begin(0, 1, hour, &journal);
+        assert_eq!(until(), hour + LEASE_NS);
+        let right = watch.begin(0, 1, 0, &journal);
+        assert_eq!(until(), LEASE_NS);
+        assert!(right > ahead, "the write waits for the record");
+        // A thread that read the clock a little earlier costs no record.
+        assert_eq!(watch.begin(0, 1, -1000, &journal), right);
+        assert_eq!(watch.begin(0, 1, LEASE_NS / 4, &journal), right);
     }
 
     /// Goal: a fingerprint counts only if no watched place was being written while it was taken: else a start after a

@@ -50,7 +50,8 @@ impl Served {
         start_log();
         let cache = plan.cache.as_deref();
         let opened = open(&*storage, &plan.backend, cache, plan.settings, clock);
-        let OpenedBackend { cached, cache } = opened.map_err(|e| text(&e))?;
+        let OpenedBackend { cached, cache } =
+            opened.map_err(|e| format!("{}; {}", text(&e), e.hint()))?;
         tell_of_cache(cache, &cached);
         let cached = Arc::new(cached);
         let (ticking, ticks) = bounded::<()>(0);

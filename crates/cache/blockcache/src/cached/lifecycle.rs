@@ -24,6 +24,7 @@ use super::together::Together;
 use crate::decisions::Diary;
 use crate::format::BackendContent;
 use crate::geometry::BUFFER_BYTES;
+use crate::guard::Guard;
 use crate::meter::{Gauge, Meter};
 use crate::store::Store;
 use crate::tape::Tape;
@@ -33,18 +34,20 @@ use crate::{Error, content};
 const LEAVE_WITHIN: Duration = Duration::from_secs(1);
 
 impl CachedBackend {
-    /// A cached backend for `backend`, of `len_bytes`, without a cache.
+    /// A cached backend for `backend`, of `len_bytes`, without a cache. It has taken the guard as long as it lives.
     pub(crate) fn new(
         backend: Arc<dyn File>,
         len_bytes: u64,
         settings: Settings,
         clock: Arc<dyn Clock>,
+        guard: Guard,
     ) -> Result<CachedBackend, Error> {
         let pool = Pool::new(settings.buffers(), BUFFER_BYTES as usize)
             .map_err(|source| Error::Memory { source })?;
         let fillers = settings.fillers;
         let shared = Arc::new(Shared {
             backend,
+            guard,
             len_bytes,
             slow_via: settings.slow_via,
             settings: Mutex::new(settings),
@@ -85,6 +88,10 @@ impl CachedBackend {
             }
         }
         Ok(cached)
+    }
+
+    pub(crate) fn guard(&self) -> &Guard {
+        &self.shared.guard
     }
 
     pub(crate) fn is_attached(&self) -> bool {

@@ -25,6 +25,7 @@ use super::together::Together;
 use crate::decisions::Diary;
 use crate::directory::{ServableLines, reserve};
 use crate::geometry::{BUFFER_BYTES, Geometry, LINE};
+use crate::guard::Guard;
 use crate::meter::{Gauge, Meter, RequestGuard, add};
 use crate::store::{Claims, Store};
 use crate::tape::Tape;
@@ -74,6 +75,7 @@ impl Settings {
 /// The state that all threads of a cached backend share.
 pub(super) struct Shared {
     pub(super) backend: Arc<dyn File>,
+    pub(super) guard: Guard,
     pub(super) len_bytes: u64,
     /// Locked after `store`, or alone: a thread that waits for `store` while it holds this lock would wait for a
     /// writer, which waits for readers, which wait for this lock.

@@ -22,6 +22,7 @@ fn superblock(session: u64) -> Superblock {
         tie: [7; 16],
         log_pages: 0,
         content: crate::format::BackendContent::default(),
+        boot: 0,
     }
 }
 

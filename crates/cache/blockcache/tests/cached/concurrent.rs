@@ -299,7 +299,7 @@ fn nothing_from_around_a_failed_sync_is_held_by_a_cache_that_cannot_be_given_up(
             failing
                 .clone()
                 .on(Op::Create)
-                .below(format!("{}.new", Image::GUARD)),
+                .below(format!("{}.longshore-new", Image::GUARD)),
         );
         disk.inject(failing.clone().on(Op::RemoveFile).below(Image::GUARD));
         disk.inject(failing.on(Op::Sync).below("/slow/backend").times(1));

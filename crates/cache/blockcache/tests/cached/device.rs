@@ -50,6 +50,11 @@ impl Drop for Loop {
     }
 }
 
+/// A place for guards on another file system than the caches' files.
+fn apart() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").unwrap()
+}
+
 /// Two images of the same size and content, and a cache.
 fn stage() -> (tempfile::TempDir, [PathBuf; 3]) {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -195,7 +200,8 @@ fn after(make: &[&str], clean: bool, deed: Deed) -> Option<Start> {
     fs::write(&file, vec![1; 4 << 20]).unwrap();
     drop(mounted);
     create(&Host::new(), &cache, Some(64 << 20), 64 << 10, false).unwrap();
-    let guard = Some(path("guard"));
+    let apart = apart();
+    let guard = Some(apart.path().join("guard"));
     let serve = || {
         let opened = serve_again(&device.0, guard.clone(), Some(&cache));
         (opened.cached, opened.cache.unwrap().unwrap())
@@ -331,8 +337,10 @@ fn a_cache_starts_empty_if_its_backend_shows_nothing() {
     let Some(device) = Loop::new(&b) else {
         return skip("loop devices are not permitted here");
     };
+    let (_dir, apart) = (dir, apart());
     let start = || {
-        let opened = serve_again(&device.0, Some(dir.path().join("guard")), Some(&image));
+        let guard = Some(apart.path().join("guard"));
+        let opened = serve_again(&device.0, guard, Some(&image));
         (opened.cached, opened.cache.unwrap().unwrap())
     };
     for clean in [true, false] {
@@ -346,4 +354,29 @@ fn a_cache_starts_empty_if_its_backend_shows_nothing() {
         let (cached, how) = start();
         assert_eq!((how, cached.status().held_bytes), (Start::Unproved, 0));
     }
+}
+
+/// Goal: two names of one disk cannot be served with one guard, and a file below a loop device cannot be served at all: two
+/// servers would not see each other's writes.
+#[test]
+fn a_backend_is_not_served_twice_through_two_loop_devices_or_below_one() {
+    let (dir, [a, _, cache]) = stage();
+    let (Some(first), Some(second)) = (Loop::new(&a), Loop::new(&a)) else {
+        return skip("loop devices are not permitted here");
+    };
+    let guard = Some(dir.path().join("guard"));
+    let served = serve_again(&first.0, guard.clone(), None);
+    let in_use = |refused: Result<OpenedBackend, Error>, path: PathBuf| match refused.map(drop) {
+        Err(Error::InUse { path: told }) => assert_eq!(told, path),
+        other => panic!("{other:?}"),
+    };
+    let lock = fs::canonicalize(dir.path()).unwrap().join("guard.lock");
+    in_use(serve(&second.0, guard.clone(), None), lock);
+    drop(served);
+    drop(serve_again(&second.0, guard, None));
+    in_use(serve(&a, None, Some(&cache)), fs::canonicalize(&a).unwrap());
+    drop((first, second));
+    let reader = fs::File::open(&a).unwrap();
+    drop(serve_again(&a, None, None));
+    drop(reader);
 }

@@ -63,6 +63,9 @@ fn resum(page: &mut [u8]) {
     if page.starts_with(b"LSCACHE3") {
         let sum = longshore_io::crc32c(&page[..96]);
         page[96..100].copy_from_slice(&sum.to_le_bytes());
+    } else if page.starts_with(b"LSCACHE5") {
+        let sum = longshore_io::crc32c(&page[..140]);
+        page[140..144].copy_from_slice(&sum.to_le_bytes());
     } else if page.starts_with(b"LSCACHE4") {
         let sum = longshore_io::crc32c(&page[..116]);
         page[116..120].copy_from_slice(&sum.to_le_bytes());
@@ -77,7 +80,7 @@ proptest! {
     fn no_bytes_make_a_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..5000), index in any::<u32>()) {
         let mut page = bytes.clone();
         page.resize(4096, 0);
-        for magic in [b"LSCACHE3".as_slice(), b"LSCACHE4", b"LSLB"] {
+        for magic in [b"LSCACHE3".as_slice(), b"LSCACHE4", b"LSCACHE5", b"LSLB"] {
             page[..magic.len()].copy_from_slice(magic);
             resum(&mut page);
             Superblock::decode(&page);

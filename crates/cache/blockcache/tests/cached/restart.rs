@@ -6,10 +6,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use longshore_blockcache::{Backend, Error, Start, open};
-use longshore_io::{HostClock, SimDisk};
+use longshore_blockcache::format::Superblock;
+use longshore_blockcache::{Backend, Error, Start, attach, open};
+use longshore_io::{Fault, HostClock, Op, SimDisk, Storage};
 
-use crate::{BACKEND, CACHE, LINE, differing, disk, settings, start};
+use crate::{BACKEND, CACHE, Image, LINE, differing, disk, settings, start};
 
 const LINES: usize = 2000;
 
@@ -466,12 +467,172 @@ fn a_backend_or_a_cache_is_served_only_once_at_a_time() {
     start(&disk, settings("none")).unwrap();
 }
 
+/// Where a guard may not be, and what may not be taken for one: no byte of these files is changed.
+#[test]
+fn a_guard_is_nobody_elses_file_and_not_on_the_caches_disk() {
+    let (disk, held) = warm();
+    let dir = disk.dir_of("/slow");
+    disk.create_dir_all(Path::new("/third")).unwrap();
+    disk.write_file("/third/notes", &[5; 48]).unwrap();
+    dir.symlink(Path::new("nowhere"), Path::new("dangling"))
+        .unwrap();
+    dir.hard_link(Path::new("backend.longshore-guard"), Path::new("second"))
+        .unwrap();
+    let files = [BACKEND, CACHE, "/third/notes", Image::GUARD];
+    let before = files.map(|path| disk.read_file(path).unwrap());
+    let refused = |guard: &str, cache: Option<&str>| {
+        let backend = Backend {
+            path: BACKEND.into(),
+            guard: Some(guard.into()),
+        };
+        let clock = Arc::new(HostClock);
+        let opened = open(
+            &disk,
+            &backend,
+            cache.map(Path::new),
+            settings("none"),
+            clock,
+        );
+        assert_eq!(files.map(|path| disk.read_file(path).unwrap()), before);
+        opened.map(drop).unwrap_err()
+    };
+    for cache in [None, Some(CACHE)] {
+        for guard in [BACKEND, CACHE, "/third/notes"] {
+            assert!(matches!(refused(guard, cache), Error::NotAGuard { .. }));
+        }
+        for guard in ["/slow/dangling", "/slow/second"] {
+            assert!(matches!(refused(guard, cache), Error::GuardNames { .. }));
+        }
+    }
+    let on_cache = refused("/fast/guard", Some(CACHE));
+    assert!(
+        matches!(on_cache, Error::GuardOnCache { .. }),
+        "{on_cache:?}"
+    );
+    dir.remove_file(Path::new("second")).unwrap();
+    let (cached, how) = start(&disk, settings("none")).unwrap();
+    assert_eq!((how, cached.status().held_bytes), (Start::Warm, held));
+    // The same for a cache that is attached later.
+    cached.stop().unwrap();
+    drop(cached);
+    let named = Backend {
+        path: BACKEND.into(),
+        guard: Some("/fast/guard".into()),
+    };
+    let opened = open(&disk, &named, None, settings("none"), Arc::new(HostClock)).unwrap();
+    let refused = attach(&disk, &opened.cached, &named, Path::new(CACHE), true);
+    assert!(
+        matches!(refused, Err(Error::GuardOnCache { .. })),
+        "{refused:?}"
+    );
+}
+
+/// A session without the cache is recorded in the guard behind a link, too.
+#[test]
+fn a_link_to_a_guard_is_its_guard() {
+    let (disk, _) = warm();
+    let dir = disk.dir_of("/slow");
+    dir.symlink(Path::new("backend.longshore-guard"), Path::new("link"))
+        .unwrap();
+    let named = Backend {
+        path: BACKEND.into(),
+        guard: Some("/slow/link".into()),
+    };
+    let opened = open(&disk, &named, None, settings("none"), Arc::new(HostClock)).unwrap();
+    opened.cached.stop().unwrap();
+    drop(opened);
+    not_vouched(&disk);
+}
+
+/// A guard that cannot be read cannot be voided either.
+#[test]
+fn a_guard_that_cannot_be_read_keeps_its_backend_from_being_served() {
+    let (disk, _) = warm();
+    disk.inject(Fault::errno(libc::EIO).on(Op::Read).below(Image::GUARD));
+    let opened = open(
+        &disk,
+        &crate::backend(),
+        None,
+        settings("none"),
+        Arc::new(HostClock),
+    );
+    assert!(matches!(opened.map(drop), Err(Error::Io { .. })));
+}
+
+/// Goal: another file in the backend's place is noticed after a crash, though it is as long and its times fit.
+#[test]
+fn another_file_in_the_place_of_the_backend_is_noticed_after_a_crash() {
+    for replaced in [false, true] {
+        let (disk, _) = warm();
+        let (cached, _) = start(&disk, settings("none")).unwrap();
+        cached.write(&[7; LINE], LINE as u64, false).unwrap();
+        cached.checkpoint(true).unwrap();
+        drop(cached);
+        let mut bytes = disk.read_file(CACHE).unwrap();
+        // The superblock as it is if the new file gets the number of the old one.
+        for copy in [0, LINE] {
+            let mut known = Superblock::decode(&bytes[copy..]).unwrap();
+            known.backend.birth_ns = known.backend.birth_ns.map(|at| at - i64::from(replaced));
+            let page = known.encode();
+            bytes[copy..][..page.len()].copy_from_slice(&page);
+        }
+        disk.write_file(CACHE, &bytes).unwrap();
+        let expected = match replaced {
+            false => Start::AfterCrash,
+            true => Start::BackendChanged,
+        };
+        assert_eq!(start(&disk, settings("none")).unwrap().1, expected);
+    }
+}
+
+/// A clean stop, and a start after another boot of the machine; `change` is what a program wrote before the power cut
+/// that lost the file's new time.
+fn after_another_boot(change: Option<usize>, clock: Arc<dyn longshore_io::Clock>) -> (Start, u64) {
+    let (disk, _) = warm();
+    let mut bytes = disk.read_file(CACHE).unwrap();
+    let mut truth = disk.read_file(BACKEND).unwrap();
+    if let Some(at) = change {
+        truth[at] ^= 1;
+    }
+    disk.write_file(BACKEND, &truth).unwrap();
+    let stat = Storage::stat(&disk, Path::new(BACKEND)).unwrap();
+    for copy in [0, LINE] {
+        let mut known = Superblock::decode(&bytes[copy..]).unwrap();
+        assert_ne!(known.boot, 0);
+        known.boot ^= 1;
+        known.backend.changed_ns = stat.ctime_ns;
+        let page = known.encode();
+        bytes[copy..][..page.len()].copy_from_slice(&page);
+    }
+    disk.write_file(CACHE, &bytes).unwrap();
+    let cache = Some(Path::new(CACHE));
+    let opened = open(&disk, &crate::backend(), cache, settings("none"), clock).unwrap();
+    let held = opened.cached.status().held_bytes;
+    assert_eq!(differing(&opened.cached, &disk), Vec::<usize>::new());
+    (opened.cache.unwrap().unwrap(), held)
+}
+
+/// Goal: one line that a time of change did not tell of is found after another boot: all lines are compared, not a sample
+/// of a fifth.
+#[test]
+fn after_another_boot_every_line_is_compared() {
+    let whole = (LINES * LINE) as u64;
+    assert_eq!(
+        after_another_boot(None, Arc::new(HostClock)),
+        (Start::Warm, whole)
+    );
+    for line in [7, 500, 1003, LINES - 9] {
+        let (how, _) = after_another_boot(Some(line * LINE), Arc::new(HostClock));
+        assert_eq!(how, Start::LinesDiffer, "{line}");
+    }
+}
+
 trait DirOf {
     fn dir_of(&self, path: &str) -> Arc<dyn longshore_io::Dir>;
 }
 
 impl DirOf for SimDisk {
     fn dir_of(&self, path: &str) -> Arc<dyn longshore_io::Dir> {
-        longshore_io::Storage::dir(self, Path::new(path)).unwrap()
+        Storage::dir(self, Path::new(path)).unwrap()
     }
 }

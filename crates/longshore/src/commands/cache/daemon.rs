@@ -64,7 +64,10 @@ fn exit(error: &longshore_blockcache::Error) -> Exit {
         | Error::TooSmall { .. }
         | Error::SmallStep { .. }
         | Error::Policy { .. }
-        | Error::NoGuard { .. } => Exit::Usage,
+        | Error::NoGuard { .. }
+        | Error::NotAGuard { .. }
+        | Error::GuardNames { .. }
+        | Error::GuardOnCache { .. } => Exit::Usage,
         Error::NotEmpty { .. }
         | Error::InUse { .. }
         | Error::Attached
