@@ -37,11 +37,13 @@ pub use cluster::{
 pub use cluster_error::ClusterError;
 pub use error::{Error, at};
 pub use files::FILES_OWN;
+pub use locked_target::STAGING;
 pub use moves::{check_moves, chosen, chosen_entry, may_be_log, moved, place_of};
 pub use options::{ClusterOptions, DatabaseChoice, RecoverySettings, SpaceOptions};
 pub use path_list::PathList;
 pub use place::{
-    DeltaResult, Destination, FilePiece, LostAttributes, ReplacePolicy, Scope, Target,
+    DeltaResult, Destination, FilePiece, LOST_AND_FOUND, LostAttributes, ReplacePolicy, Scope,
+    Target,
 };
 pub use protected::{KnownFiles, ProtectedFiles, SET, directory, real};
 pub use survey::{StandingNames, Survey, SurveyedNames};

@@ -526,3 +526,75 @@ fn no_directory_is_made_where_a_database_or_the_server_has_its_files() {
         assert!(stage.path(path).is_dir(), "{path}");
     }
 }
+
+/// Goal: REPLACE of a cluster removes no other cluster, and nothing that is not the cluster's.
+#[test]
+fn a_cluster_replaces_itself_and_nothing_else() {
+    let stage = Stage::new();
+    cluster::full(&stage.path("full.bak"));
+    let made = |name: &str, control: &[u8]| {
+        let path = stage.path(name);
+        fs::create_dir_all(path.join("global")).unwrap();
+        fs::write(path.join("PG_VERSION"), "17").unwrap();
+        fs::write(path.join("global/pg_control"), control).unwrap();
+        tree(&path, "precious");
+    };
+    let mut foreign = cluster::control();
+    foreign[0] ^= 1;
+    let crc = longshore_io::crc32c(&foreign[..288]);
+    foreign[288..292].copy_from_slice(&crc.to_le_bytes());
+    made("other", &foreign);
+    made("same", &cluster::control());
+    tree(&stage.path("vault/sub"), "precious");
+    let mut session = stage.session();
+    let to = |name: &str| {
+        format!(
+            "RESTORE DATABASE copy FROM DISK = 'full.bak' WITH MOVE 'main' TO '{name}', REPLACE"
+        )
+    };
+    for (name, number) in [("other", 1834), ("vault", 3201)] {
+        let place = stage.path(name);
+        let numbers = refused(&mut session, &to(&place.display().to_string()));
+        assert_eq!(numbers, [number, 3156, 3119, 3013], "{name}");
+    }
+    assert_eq!(note(&stage.path("other")), "precious");
+    assert_eq!(note(&stage.path("vault/sub")), "precious");
+    let place = stage.path("same").display().to_string();
+    let replaced = run(&mut session, &to(&place));
+    assert_eq!(
+        numbers(&replaced).last(),
+        Some(&3014),
+        "{:?}",
+        said(&replaced)
+    );
+    assert!(!stage.path("same/note").exists());
+}
+
+/// Goal: the clean-up of a maintenance plan leaves the sets of a target to their retention, and removes nothing because of
+/// a date that was never set.
+#[test]
+fn xp_delete_file_leaves_sets_of_targets_and_takes_no_unset_date() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    run(&mut session, "BACKUP DATABASE shop TO DISK = 'a.bak'");
+    let set = stage.path("tgt/shop/20261130T020000Z-full-1a2b3c4d");
+    fs::create_dir_all(&set).unwrap();
+    fs::copy(stage.path("a.bak"), set.join("family-1.bak")).unwrap();
+    let root = stage.path("");
+    let clean = |at: &Path, date: &str| {
+        format!(
+            "EXEC xp_delete_file 0, '{}', 'bak', {date}, 1",
+            at.display()
+        )
+    };
+    run(&mut session, &clean(&set, "'2099-01-01'"));
+    run(&mut session, &clean(set.parent().unwrap(), "'2099-01-01'"));
+    assert!(set.join("family-1.bak").exists());
+    for date in ["NULL", "''"] {
+        let record = run(&mut session, &clean(&root, date));
+        assert_eq!(numbers(&record), [241], "{date}: {:?}", said(&record));
+    }
+    assert!(stage.path("a.bak").exists());
+    run(&mut session, &clean(&root, "'2099-01-01'"));
+    assert!(!stage.path("a.bak").exists());
+}

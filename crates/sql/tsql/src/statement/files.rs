@@ -153,9 +153,15 @@ pub(super) fn delete_files(session: &mut Session, arguments: &Arguments, out: &m
     }
     let path = named_path(session, &text(path))?;
     let extension = text(extension).trim_start_matches('.').to_lowercase();
-    let before = match text(before).as_str() {
-        "" => i64::MAX,
-        text => moment_us(text).map_err(|_| message::NOT_A_DATE.plain())?,
+    let before = match before {
+        None => i64::MAX,
+        Some(date) => {
+            let date = text(Some(date));
+            let moment = moment_us(&date).ok();
+            // An unset variable is no date.
+            let moment = moment.filter(|_| !date.trim().is_empty());
+            moment.ok_or_else(|| message::NOT_A_DATE.plain())?
+        }
     };
     let storage = session.server.setup.context.storage.clone();
     let is_file = storage
@@ -203,6 +209,8 @@ fn delete_one(session: &Session, path: &Path, before_us: i64) -> Result<(), Mess
     let inside = |plot: &ground::Plot| real.starts_with(&plot.path);
     let is_taken = ground::plots(server, None).iter().any(inside)
         || ground::cluster(storage, &real, false).is_some()
+        // Sets and archives of targets go by retention, which keeps what others need.
+        || real.ancestors().any(|above| longshore_landing::directory(storage, above).is_some())
         || !ground::is_reachable(server, path);
     if !is_old || is_taken {
         return Ok(());

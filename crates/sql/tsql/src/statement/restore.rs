@@ -507,6 +507,9 @@ fn place(
         header.source_kind,
         &logical,
     )?;
+    if header.source_kind == POSTGRES && !is_own && options.replace {
+        check_cluster_place(session, &path, header.log.system, &logical)?;
+    }
     let source = match header.source_kind {
         SQLITE => SourceSpec::Sqlite(path.clone()),
         _ => SourceSpec::Files(vec![path.clone()]),
@@ -622,6 +625,42 @@ fn check_ground(
         }
     }
     Ok(())
+}
+
+const NOT_EMPTY: &str = "145(The directory is not empty.)";
+
+/// A cluster replaces its directory as a whole, so nothing but the same cluster may be there, even with REPLACE: 1834 for
+/// another cluster, 3156 for anything else.
+fn check_cluster_place(
+    session: &Session,
+    path: &Path,
+    system: u64,
+    logical: &str,
+) -> Result<(), Stop> {
+    let storage = &*session.server.setup.context.storage;
+    let real = ground::real(storage, path);
+    let names = storage.dir(&real).and_then(|dir| dir.list());
+    let mut names = names.into_iter().flatten().filter_map(Result::ok);
+    // A restore that was killed left its staging directory.
+    let is_anybodys = |name: std::ffi::OsString| {
+        name != longshore_landing::STAGING && name != longshore_landing::LOST_AND_FOUND
+    };
+    if !names.any(is_anybodys) || HeldCluster::system_of(storage, &real) == Some(system) {
+        return Ok(());
+    }
+    let first = match ground::cluster(storage, &real, false) {
+        Some(cluster) => {
+            let owner = format!("another PostgreSQL in {}", cluster.display());
+            message::FILE_IN_USE.with(&[&path.display(), &owner])
+        }
+        None => message::CANNOT_OPEN.with(&[&path.display(), &NOT_EMPTY]),
+    };
+    let messages = vec![
+        first,
+        message::CANNOT_RESTORE_TO.with(&[&logical, &path.display()]),
+        message::RESTORE_PLANNING.plain(),
+    ];
+    Err(messages.into())
 }
 
 fn verify(session: &mut Session, from: Vec<DeviceSpec>, options: &Options, out: &mut Out) -> Flow {
