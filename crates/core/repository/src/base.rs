@@ -1,7 +1,8 @@
 //! Chooses the backup on a shelf that a differential one builds on.
 //!
 //! Invariants
-//! - A base is complete and unmarked with its whole chain, is not copy-only, and has page sums.
+//! - A base is complete and unmarked with its whole chain, is not copy-only, and has page sums. No result says that a
+//!   link of that chain is not good.
 //! - A server's base is of the server's own branch. A backup whose branch is unknown is a base only if the same server
 //!   process made it and no other backup's branch is proved by WAL. The one that the server was restored from is a base
 //!   only while no newer one may be the server's own.
@@ -158,6 +159,15 @@ fn fitness(listing: &Listing, index: usize, full_only: bool) -> Result<(), BaseR
         return Err(BaseRefusal::Meant(what.into()));
     }
     let links = chain(&facts, index).map_err(|e| BaseRefusal::Wrong(format!("cannot be: {e}")))?;
+    for link in &links {
+        let Some(why) = &listing.sets[*link].found_bad else {
+            continue;
+        };
+        return Err(BaseRefusal::Wrong(match *link == index {
+            true => why.clone(),
+            false => format!("needs {}, which {why}", facts[*link].label),
+        }));
+    }
     match links.into_iter().find(|link| !facts[*link].is_clean()) {
         Some(link) if link == index => Err(BaseRefusal::Wrong("is marked as damaged".into())),
         Some(link) => Err(BaseRefusal::Wrong(format!(

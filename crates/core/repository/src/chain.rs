@@ -6,6 +6,7 @@
 //! Invariants
 //! - A chain ends with a full backup, all its sets are whole and of one cluster, or the first broken link is named.
 //! - A chain is found among the sets that were given; a circle of parents ends as an error.
+//! - What a recorded result says is not good makes everything that is built on it unsound.
 //!
 //! Leaves to others: finding sets and their health (`shelf.rs`), and what a broken chain means for retention
 //! (`retention.rs`) or for a restore (`recover.rs`).
@@ -61,6 +62,8 @@ pub struct SetFacts {
     pub in_use: bool,
     /// Whether parity stands for stripes that are lost or damaged, so that less damage than before would lose it.
     pub is_degraded: bool,
+    /// Whether the last verification or the last drill of these very stripes found them not to be good.
+    pub found_bad: bool,
 }
 
 impl SetFacts {
@@ -76,6 +79,18 @@ impl SetFacts {
     pub fn witness(&self) -> Option<&Witness> {
         self.identity.lineage.as_ref()?.witness.as_ref()
     }
+}
+
+/// Whether a backup has its whole chain, and no result says that a link of it is not good. Only such a backup is counted,
+/// built on, or proposed.
+pub fn is_sound(sets: &[SetFacts], index: usize) -> bool {
+    chain(sets, index).is_ok_and(|links| links.iter().all(|link| !sets[*link].found_bad))
+}
+
+/// Whether a backup is sound, and it and all that it needs hold exactly what the source held.
+pub fn is_good(sets: &[SetFacts], index: usize) -> bool {
+    let unmarked = |links: Vec<usize>| links.iter().all(|link| sets[*link].is_clean());
+    is_sound(sets, index) && chain(sets, index).is_ok_and(unmarked)
 }
 
 /// Why a backup cannot be restored although it exists.
@@ -147,6 +162,7 @@ pub(crate) mod tests {
             identity: Identity::default(),
             in_use: false,
             is_degraded: false,
+            found_bad: false,
         }
     }
 

@@ -7,7 +7,8 @@
 //! complete before it, and before every one that was begun after it. A transaction or a named point may be anywhere.
 //!
 //! Invariants
-//! - Backups that are not whole are skipped and named.
+//! - Backups that are not whole are skipped and named, and so are those that are known not to be good, unless nothing else
+//!   can be chosen or one of them was named.
 //! - Where nothing says which cluster is meant, none of several is chosen: clocks say nothing about it.
 //!
 //! Leaves to others: whether an archive has the WAL from there to the target (`longshore_wal::proof`), and branches
@@ -22,7 +23,7 @@ use longshore_wal::WalArchive;
 use longshore_wal::proof::Reach;
 
 use crate::branch::{self, Branch};
-use crate::chain::{SetFacts, chain};
+use crate::chain::{SetFacts, chain, is_sound};
 use crate::label::Label;
 
 /// A backup that is newer than the chosen one, and why it was not chosen.
@@ -205,6 +206,28 @@ pub fn choose(
     archive: Option<&WalArchive>,
     cluster: Option<u64>,
 ) -> Result<RestoreStart, NoChoice> {
+    let attempt = |only_sound| {
+        let which = (only, only_sound);
+        choose_among(facts, &state, which, recovery, archive, cluster)
+    };
+    if only.is_none() && facts.iter().any(|set| set.found_bad) {
+        let chosen = attempt(true);
+        if chosen.is_ok() {
+            return chosen;
+        }
+    }
+    attempt(false)
+}
+
+/// [`choose`]. The flag: none that is known not to be good.
+fn choose_among(
+    facts: &[SetFacts],
+    state: &impl Fn(usize) -> String,
+    (only, only_sound): (Option<&str>, bool),
+    recovery: &Recovery,
+    archive: Option<&WalArchive>,
+    cluster: Option<u64>,
+) -> Result<RestoreStart, NoChoice> {
     let followed = archive.and_then(WalArchive::identity).map(|i| i.system);
     let mut candidates = Candidates {
         facts,
@@ -231,8 +254,15 @@ pub fn choose(
         if only.is_some_and(|only| set.label.as_str() != only) {
             continue;
         }
-        match candidates.verdict(i, &state, only.is_some()) {
+        let is_bad = only_sound && chain(facts, i).is_ok() && !is_sound(facts, i);
+        match candidates.verdict(i, state, only.is_some()) {
             Verdict::Skip => {}
+            Verdict::Take if is_bad => none.passed.push(SkippedBackup {
+                label: set.label.clone(),
+                why:
+                    "a verification or a drill found it, or a backup that it needs, not to be good"
+                        .to_owned(),
+            }),
             Verdict::Later => none.later += 1,
             Verdict::Passed(why) => none.passed.push(SkippedBackup {
                 label: set.label.clone(),

@@ -10,6 +10,8 @@
 //! - Backups and WAL that a kept backup needs are kept.
 //! - The newest complete and unmarked backup of each branch is kept, and the newest one with all its stripes; so is
 //!   everything that is in use, being written by a live program, unexpired, or that cannot be judged.
+//! - A backup that a verification or a drill found not to be good is counted by no rule, with everything built on it. It
+//!   goes as soon as all that rules keep is newer, and not before.
 //! - Backups that lack stripes are kept, and those that may need them: their directory may be unreachable for a while.
 //! - If no whole full backup is left, nothing is removed; if none is left of a branch, nothing of that branch.
 //! - A clock that was or is ahead costs no backup, nor do backups that were not made. A backup from the future stays
@@ -29,7 +31,7 @@ use longshore_wal::needs::{ClusterNeed, Range};
 use uuid::Uuid;
 
 use crate::branch::branches;
-use crate::chain::{Health, SetFacts, chain};
+use crate::chain::{Health, SetFacts, chain, is_good};
 use crate::label::{BackupKind, Label};
 
 /// A stretch between two full backups, or since the newest, is not counted among the days to be kept if it is longer
@@ -90,6 +92,8 @@ pub enum Keep {
     OutOfReach,
     /// Cannot be restored, but is not older than the kept backups.
     Recoverable,
+    /// A verification or a drill found it, or its full backup, not to be good. It is not older than the kept backups.
+    FoundBad,
     /// Begun in the future: a clock was wrong, and rules cannot determine its position among the others.
     NotYet,
 }
@@ -224,7 +228,7 @@ impl<'a> Judge<'a> {
         let is_counted = |i: &usize| {
             let set = &sets[*i];
             let is_full = set.kind == BackupKind::Full && !set.copy_only;
-            chains[*i].is_some() && is_full && set.start_us <= now_us
+            chains[*i].is_some() && is_full && set.start_us <= now_us && !set.found_bad
         };
         let line = |sets: Vec<usize>| BranchLine {
             counted: sets.iter().rev().copied().filter(is_counted).collect(),
@@ -252,9 +256,8 @@ impl<'a> Judge<'a> {
 
     /// Whether it can be restored now, and it and all that it needs hold exactly what the source held.
     fn is_clean(&self, index: usize) -> bool {
-        let links = self.chains[index].as_deref();
-        let all_clean = |links: &[usize]| links.iter().all(|l| self.sets[*l].is_clean());
-        self.sets[index].start_us <= self.now_us && links.is_some_and(all_clean)
+        let is_past = self.sets[index].start_us <= self.now_us;
+        is_past && self.chains[index].is_some() && is_good(self.sets, index)
     }
 
     /// The same, and parity holds nothing of it together.
@@ -421,6 +424,10 @@ impl<'a> Judge<'a> {
                 .and_then(|links| links.last())
                 .copied();
             let why = match (set.health, root) {
+                // Nothing counts it, and it goes no earlier than any other of its age: a repair may make it good again.
+                (Health::Whole { .. }, Some(root)) if self.sets[root].found_bad => {
+                    self.is_young(root).then_some(Keep::FoundBad)
+                }
                 (Health::Whole { .. }, Some(root)) if root == i => set
                     .copy_only
                     .then_some(Keep::Recoverable)
@@ -622,6 +629,7 @@ mod tests {
             readers: Vec::new(),
             objects: Vec::new(),
             imprint: String::new(),
+            found_bad: None,
         };
         assert_eq!(entry(true).facts().health, Health::Unknown);
         assert_eq!(entry(false).facts().health, Health::Foreign);
@@ -815,6 +823,40 @@ mod tests {
         );
         assert_eq!(decision.verdicts[1], RetentionVerdict::Keep(Keep::Count(1)));
         assert!(decision.is_kept(2));
+    }
+
+    /// Goal: a backup that is known not to be good takes no good one's place, and is removed no earlier than before.
+    #[test]
+    fn a_backup_that_was_found_bad_counts_for_no_rule_and_goes_no_earlier() {
+        let mut bad = full(5);
+        bad.found_bad = true;
+        let on_bad = diff(6, &bad);
+        let sets = [full(1), full(2), full(3), bad, on_bad];
+        let decision = decide(&sets, &count(1), 9_000_000);
+        let verdict = |i: usize| decision.verdicts[i].clone();
+        assert_eq!(verdict(1), RetentionVerdict::Remove(Remove::Surplus));
+        assert_eq!(verdict(2), RetentionVerdict::Keep(Keep::Count(1)));
+        assert_eq!(verdict(3), RetentionVerdict::Keep(Keep::FoundBad));
+        assert_eq!(verdict(4), RetentionVerdict::Keep(Keep::FoundBad));
+        let days = Policy {
+            keep_days: Some(1),
+            ..Policy::default()
+        };
+        let two_days = 2 * 86_400;
+        assert!(kept(&sets, days, two_days)[2]);
+        // Once what a rule keeps is newer, it goes with what is built on it.
+        let [.., bad, on_bad] = sets;
+        let newer = [bad.clone(), on_bad, full(7)];
+        assert_eq!(kept(&newer, count(1), 9), [false, false, true]);
+        // Alone, it is no reason to remove anything.
+        assert_eq!(kept(&[full_of_none(), bad], count(1), 9), [true, true]);
+    }
+
+    fn full_of_none() -> SetFacts {
+        SetFacts {
+            health: Health::Broken,
+            ..full(1)
+        }
     }
 
     #[test]

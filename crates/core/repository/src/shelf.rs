@@ -31,7 +31,7 @@ use uuid::Uuid;
 
 use crate::Error;
 use crate::branch::{self, Branch};
-use crate::chain::{Health, SetFacts, chain};
+use crate::chain::{Health, SetFacts, chain, is_good};
 use crate::identity::Identity;
 use crate::label::{BackupKind, Label};
 use crate::lease::{Holder, Use};
@@ -73,6 +73,9 @@ pub struct BackupEntry {
     pub readers: Vec<Holder>,
     /// Tells the existing stripes from all copies of them, and from what may have their names later.
     pub imprint: String,
+    /// The last result of a verification or a drill of these very stripes, if it found them not to be good: in words that
+    /// follow the label.
+    pub found_bad: Option<String>,
 }
 
 /// What a record names a backup by: its set, and the very stripes.
@@ -199,6 +202,7 @@ impl BackupEntry {
             identity: Identity::default(),
             in_use: !self.readers.is_empty(),
             is_degraded: self.complete().is_some_and(|c| !c.faults.is_empty()),
+            found_bad: self.found_bad.is_some(),
         };
         let shown = match &self.state {
             BackupState::Complete(complete) => Some((&complete.header, &complete.trailer)),
@@ -402,6 +406,7 @@ impl Shelf {
             }
         };
         self.tell_lost(&mut sets);
+        self.tell_bad(&mut sets);
         sets.sort_by_key(|s| (s.label.begun_us(), s.start_us(), s.label.clone()));
         tell_copies(&mut sets);
         Ok(Listing {
@@ -440,6 +445,17 @@ impl Shelf {
                 let what = format!("it was read on {}", recovery::time(read_us));
                 set.state = BackupState::Lost { what };
             }
+        }
+    }
+
+    /// Tells the backups of which the last result is bad. Records that cannot be read say nothing, and `check` names them.
+    fn tell_bad(&self, sets: &mut [BackupEntry]) {
+        if sets.iter().all(|set| set.complete().is_none()) {
+            return;
+        }
+        let Ok(status) = self.results() else { return };
+        for set in sets {
+            set.found_bad = status.bad(set);
         }
     }
 
@@ -526,6 +542,7 @@ impl Shelf {
             readers,
             objects: files.objects.into_iter().collect(),
             imprint,
+            found_bad: None,
         }
     }
 
@@ -965,8 +982,8 @@ impl Shelf {
         }
     }
 
-    /// The newest backup before `label` on its branch that looks whole, is not marked, and has all backups it needs;
-    /// with `None`, the newest before the latest one. Whether its blocks are readable shows only when they are read.
+    /// The newest backup before `label` on its branch that is good as far as that is known ([`is_good`]); with `None`, the
+    /// newest before the latest one. Whether its blocks are readable shows only when they are read.
     pub fn sound_before(&self, label: Option<&str>) -> Result<Option<Label>, Error> {
         let listing = self.list()?;
         let facts = listing.facts();
@@ -992,11 +1009,8 @@ impl Shelf {
             }
             (None, _) => Vec::new(),
         };
-        let is_sound = |i: &usize| {
-            let complete = listing.sets[*i].complete();
-            complete.is_some_and(|c| !c.trailer.damaged) && chain(&facts, *i).is_ok()
-        };
-        let found = before.into_iter().rev().find(is_sound);
+        let is_whole = |i: &usize| facts[*i].is_whole() && is_good(&facts, *i);
+        let found = before.into_iter().rev().find(is_whole);
         Ok(found.map(|i| listing.sets[i].label.clone()))
     }
 

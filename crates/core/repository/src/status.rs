@@ -635,6 +635,18 @@ impl Status {
         is_past(&found.by, now_us).then_some(found)
     }
 
+    /// What the last verification or the last drill of this very backup found to be wrong; `None`: nothing, or there was
+    /// none. A time says nothing here: a bad result of a host whose clock is ahead counts.
+    pub(crate) fn bad(&self, entry: &BackupEntry) -> Option<String> {
+        let identity = entry.identity()?;
+        [Task::Verify, Task::Drill].into_iter().find_map(|task| {
+            let record = self.records.get(&task)?;
+            let is_bad = |result: &SetResult| result.is_of(&identity) && !result.good;
+            let told = || format!("was found not to be good by {}", task.word());
+            record.sets.iter().any(is_bad).then(told)
+        })
+    }
+
     /// When a backup under this label was last read, whatever was found: it was complete then, once at least. `None`: no
     /// record knows.
     pub(crate) fn was_read_us(&self, label: &Label) -> Option<i64> {
@@ -728,6 +740,15 @@ impl Shelf {
     /// Errors: the place cannot be read.
     pub fn status(&self) -> Result<Status, Error> {
         let names = Task::ALL.map(Task::file);
+        let names = names.each_ref().map(String::as_str);
+        Ok(Status::of(self.place.records(&names, LEN_MAX)?))
+    }
+
+    /// The records with results for backups.
+    ///
+    /// Errors: the place cannot be read.
+    pub(crate) fn results(&self) -> Result<Status, Error> {
+        let names = [Task::Verify, Task::Drill].map(Task::file);
         let names = names.each_ref().map(String::as_str);
         Ok(Status::of(self.place.records(&names, LEN_MAX)?))
     }

@@ -129,6 +129,7 @@ fn sets(sketches: &[Sketch]) -> Vec<SetFacts> {
             identity: Identity::default(),
             in_use: false,
             is_degraded: false,
+            found_bad: false,
         });
     }
     sets

@@ -108,6 +108,7 @@ fn sets(sketches: &[Sketch]) -> Vec<SetFacts> {
             identity: Identity::default(),
             in_use: s.in_use,
             is_degraded: matches!(s.health, 11..=14),
+            found_bad: false,
         });
     }
     settle(&mut sets);
@@ -484,6 +485,7 @@ fn full(at_us: i64) -> SetFacts {
         identity: Identity::default(),
         in_use: false,
         is_degraded: false,
+        found_bad: false,
     }
 }
 

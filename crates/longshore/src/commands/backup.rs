@@ -101,7 +101,7 @@ pub fn run(options: &Backup, context: &Context) -> Result<Exit, Failure> {
         && let Some(recorder) = Recorder::new(context, &shelf, Task::Backup)
     {
         match &result {
-            Err(failure) => recorder.failed(failure, None),
+            Err(failure) => recorder.failed_or_told(failure),
             Ok(Exit::No) => {}
             Ok(_) => recorder.since(began_us).mended(),
         }

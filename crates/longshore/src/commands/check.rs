@@ -14,18 +14,16 @@ mod depth;
 mod keys;
 mod notes;
 mod postgres;
-
-use std::path::Path;
+mod space;
 
 use longshore_catalog::{
     Catalog, Error as CatalogError, HistoryQuery, RunOutcome, RunRow, RunTask,
 };
-use longshore_facts as facts;
 use longshore_pipeline::SourceSpec;
 use longshore_repository::branch::Branch;
-use longshore_repository::chain::chain;
+use longshore_repository::chain::{chain, is_sound};
 use longshore_repository::identity::Origin;
-use longshore_repository::{BackupEntry, BackupKind, BackupState, Listing, Places, Shelf};
+use longshore_repository::{BackupEntry, Listing, Places, Shelf};
 use longshore_source::SourceOptions;
 use serde::Serialize;
 
@@ -38,7 +36,7 @@ use crate::options::Check;
 pub use depth::CheckDepth;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::numbers;
-use longshore_terminal::output::{bytes, moment};
+use longshore_terminal::output::moment;
 use longshore_terminal::text::plain;
 pub use notes::{Finding, Grade};
 use notes::{Notes, told};
@@ -268,7 +266,9 @@ fn target(
     if context.config.encryption.require {
         unencrypted(&listing, &told, notes);
     }
-    space(shelf, &listing, &told, context, notes);
+    space::look(shelf, &listing, context, notes);
+    unrecorded(&told, context, notes);
+    copied(shelf, &listing, context, notes);
     if !depth.only_looks {
         stores(shelf, spec, context, notes);
     }
@@ -358,14 +358,7 @@ fn bare((database, target): (&str, &str), label: &str, context: &Context, notes:
         let is_here = run.target.as_deref() == Some(target) && run.label.as_deref() == Some(label);
         run.task == RunTask::Backup.word() && is_here && is_good
     };
-    let query = HistoryQuery {
-        database: Some(database.to_owned()),
-        limit: None,
-    };
-    let path = context.catalog.as_deref();
-    let path = path.filter(|path| context.storage.stat(path).is_ok());
-    let runs = path.and_then(|path| Catalog::open(path).ok()?.runs(&query).ok());
-    match runs.into_iter().flatten().find(made) {
+    match runs_of(database, context).into_iter().find(made) {
         Some(run) => notes.bad(
             "backup",
             format!(
@@ -666,6 +659,68 @@ fn results(told: &info::DescribedDatabase, depth: &CheckDepth, notes: &mut Notes
     }
 }
 
+/// The last backup of this machine's history, if it failed and no record at the target says so: a full target takes no
+/// record, either.
+fn unrecorded(told: &info::DescribedDatabase, context: &Context, notes: &mut Notes) {
+    let is_told = |run: &super::results::FailedRow| run.task == RunTask::Backup.word();
+    if told.results.last_failed.iter().any(is_told) {
+        return;
+    }
+    let runs = runs_of(&told.database, context);
+    let is_here = |run: &&RunRow| {
+        run.task == RunTask::Backup.word() && run.target.as_deref() == Some(&told.target)
+    };
+    let last = runs.iter().filter(is_here).max_by_key(|run| run.finish_us);
+    if let Some(failed) = last.filter(|run| run.outcome == RunOutcome::Failed.word()) {
+        let text = format!(
+            "failed: backup, {} by this machine's history, and no record at the target says so: {}",
+            moment(failed.finish_us),
+            failed.message.as_deref().unwrap_or_default()
+        );
+        notes.look("last run", text);
+    }
+}
+
+/// The runs of a database in this machine's history, if there is one.
+fn runs_of(database: &str, context: &Context) -> Vec<RunRow> {
+    let query = HistoryQuery {
+        database: Some(database.to_owned()),
+        limit: None,
+    };
+    let path = context.catalog.as_deref();
+    let path = path.filter(|path| context.storage.stat(path).is_ok());
+    let runs = path.and_then(|path| Catalog::open(path).ok()?.runs(&query).ok());
+    runs.unwrap_or_default()
+}
+
+/// Backups that are known not to be good, of which another target has a copy that is not.
+fn copied(shelf: &Shelf, listing: &Listing, context: &Context, notes: &mut Notes) {
+    let (facts, database) = (listing.facts(), &shelf.database);
+    if facts.iter().all(|set| !set.found_bad) {
+        return;
+    }
+    for copy in context.config.copies_of(database) {
+        let there = devices::target(context, copy)
+            .and_then(|target| devices::shelf(context, &target, database))
+            .and_then(|there| Ok(there.list()?));
+        // `copies` tells of a target that is away.
+        let Ok(there) = there else { continue };
+        let others = there.facts();
+        for bad in facts.iter().filter(|set| set.found_bad) {
+            let is_same = |i: &usize| others[*i].is_whole() && others[*i].id == bad.id;
+            let same = (0..others.len()).find(is_same);
+            if same.is_some_and(|i| is_sound(&others, i)) {
+                let text = format!(
+                    "target {copy} has a copy of {0} that nothing found damaged: `longshore verify --database {database} --target {copy} \
+                     --label {0}`, then `longshore restore --database {database} --target {copy} --label {0}`",
+                    bad.label
+                );
+                notes.look("damaged", text);
+            }
+        }
+    }
+}
+
 /// Backups that a clock dated later than now, but the last good one, of which [`age`] tells: a restore without a label may
 /// take them for the latest.
 fn ahead(listing: &Listing, told: &info::DescribedDatabase, context: &Context, notes: &mut Notes) {
@@ -714,89 +769,9 @@ fn stores(shelf: &Shelf, spec: Option<&SourceSpec>, context: &Context, notes: &m
     }
 }
 
-/// Whether files can be made in a directory of the target at all: a disk with an error becomes read-only.
-fn takes_files(dir: &Path) -> Result<(), String> {
-    let volume = match facts::volume_of(dir) {
-        Ok(volume) => volume,
-        Err(e) => return Err(format!("{}: {e}", dir.display())),
-    };
-    match (volume.is_read_only, volume.free_files) {
-        (true, _) => Err(format!("the file system of {} is read-only", dir.display())),
-        (false, Some(0)) => Err(format!("{} has room for no more files", dir.display())),
-        (false, _) => Ok(()),
-    }
-}
-
-/// The finding on a directory with `free` bytes, to which the last full backup wrote `each`.
-fn judged_space(dir: &Path, free: u64, each: Option<u64>) -> (Grade, String) {
-    let text = format!("{} has {} free", dir.display(), bytes(free));
-    match each {
-        Some(each) if free < each => {
-            let took = format!("{text}, the last backup took {}", bytes(each));
-            (Grade::Bad, took)
-        }
-        Some(each) if free < each.saturating_mul(3) => (Grade::Look, text),
-        _ => (Grade::Good, text),
-    }
-}
-
-/// Whether the next backup fits if it is as large as the last one.
-fn space(
-    shelf: &Shelf,
-    listing: &Listing,
-    told: &info::DescribedDatabase,
-    context: &Context,
-    notes: &mut Notes,
-) {
-    let is_last = |set: &&BackupEntry| told.last_good.as_deref() == Some(set.label.as_str());
-    let last = listing.sets.iter().find(is_last);
-    let expected = last
-        .filter(|last| last.facts().kind == BackupKind::Full)
-        .and(told.last_good_stored_bytes);
-    let each = expected.map(|n| n / shelf.target.count().max(1) as u64);
-    for dir in shelf.target.directories() {
-        if let Err(why) = takes_files(dir) {
-            notes.bad("space", why);
-            continue;
-        }
-        let free = context.storage.dir(dir).and_then(|d| d.free_bytes());
-        match free {
-            Err(e) => notes.bad("space", format!("{}: {e}", dir.display())),
-            Ok(free) => {
-                let (grade, text) = judged_space(dir, free, each);
-                notes.note("space", grade, text);
-            }
-        }
-    }
-    if listing
-        .sets
-        .iter()
-        .any(|s| matches!(s.state, BackupState::Writing { .. }))
-    {
-        notes.good("backup", "one is being written now");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Goal: a disk on which the next backup does not fit is a failure before that backup is, and one on which two more
-    /// do not fit is a warning.
-    #[test]
-    fn a_disk_is_full_for_a_backup_as_large_as_the_last_one() {
-        let judged = |free, each| judged_space(Path::new("/bak"), free, each);
-        assert_eq!(judged(0, Some(1)).0, Grade::Bad);
-        assert_eq!(judged(999, Some(1000)).0, Grade::Bad);
-        assert_eq!(judged(1000, Some(1000)).0, Grade::Look);
-        assert_eq!(judged(2999, Some(1000)).0, Grade::Look);
-        assert_eq!(judged(3000, Some(1000)).0, Grade::Good);
-        assert_eq!(judged(u64::MAX, Some(u64::MAX)).0, Grade::Good);
-        assert_eq!(judged(0, None).0, Grade::Good, "nothing to compare with");
-        let told = judged(999, Some(1000)).1;
-        assert!(told.contains("/bak has 999"), "{told}");
-        assert!(told.contains("the last backup took 1"), "{told}");
-    }
 
     #[test]
     fn a_backup_is_too_old_when_it_is_older_than_the_limit_and_not_before() {

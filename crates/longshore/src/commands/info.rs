@@ -15,7 +15,7 @@ mod windows;
 use longshore_pg::client::without_password;
 use longshore_pg::wal::WalName;
 use longshore_pg::{Lsn, SegmentSize, Timeline};
-use longshore_repository::chain::{SetFacts, chain};
+use longshore_repository::chain::{SetFacts, is_sound};
 use longshore_repository::retention::{LogNeed, decide};
 use longshore_repository::status::Status;
 use longshore_repository::{BackupEntry, Listing, Shelf};
@@ -353,7 +353,7 @@ fn replays(archive: &WalArchive, listing: &Listing, from: Lsn, good: Option<usiz
                 .map(ToString::to_string)
                 .collect();
         }
-        if chain(&facts, i).is_err() {
+        if !is_sound(&facts, i) {
             continue;
         }
         if replay.missing_to_end.is_empty() {

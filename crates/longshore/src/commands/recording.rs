@@ -1,7 +1,8 @@
 //! Records at a database's target what a command found out, so that `info` and monitors on any host see it.
 //!
 //! Invariants
-//! - No command fails because a record could not be written: a note says so. A run that fails says only why it failed.
+//! - No command fails because a record could not be written: a note says so. A run that fails says only why it
+//!   failed; a backup also says if its target took no record of that.
 //! - A mistake in a command line and an interruption by the operator are no failed runs.
 //! - A run that did not fail mends no failure that was recorded after it began.
 //! - Nothing is recorded of a bucket as it was.
@@ -65,6 +66,24 @@ impl<'a> Recorder<'a> {
     pub fn failed_run(&self, failure: &Failure, label: Option<&str>) -> FailedRun {
         let told = (failure.exit.code(), failure.number, failure.text.as_str());
         FailedRun::new(self.now(), label, told)
+    }
+
+    /// Records a failed run as [`Recorder::failed`], and tells of a record that could not be written for lack of space or
+    /// rights: monitors of other machines then see the last run that succeeded.
+    pub fn failed_or_told(&self, failure: &Failure) {
+        if matches!(failure.exit, Exit::Usage | Exit::Interrupted) {
+            return;
+        }
+        let news = News {
+            failed: Some(self.failed_run(failure, None)),
+            ..News::default()
+        };
+        if let Err(error @ Error::Io { .. }) = self.shelf.record(self.task, &news) {
+            self.context.output.note(&format!(
+                "the failure is not recorded at target {}, so `longshore info` on other machines does not know of it: {error}",
+                self.shelf.target.name
+            ));
+        }
     }
 
     /// Records a run that failed, unless that was not the run's fault. Trouble with the record is not told next to the

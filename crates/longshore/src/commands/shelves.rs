@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use longshore_pipeline::ratio;
 use longshore_repository::branch;
-use longshore_repository::chain::{Health, SetFacts, chain};
+use longshore_repository::chain::{Health, SetFacts, chain, is_good};
 use longshore_repository::lease::Holder;
 use longshore_repository::retention::{Decision, Keep, Remove, RetentionVerdict};
 use longshore_repository::{BackupEntry, BackupKind, Listing, Shelf, Target};
@@ -650,6 +650,9 @@ fn keep(why: &Keep) -> String {
                 .into()
         }
         Keep::Recoverable => "not older than the kept backups".into(),
+        Keep::FoundBad => {
+            "found not to be good, so no rule counts it; not older than the kept backups".into()
+        }
         Keep::NotYet => "it begins in the future: a clock was wrong; remove it by hand".into(),
     }
 }
@@ -679,9 +682,7 @@ fn newest_good(
     among: impl Iterator<Item = usize>,
     now_us: i64,
 ) -> Option<usize> {
-    let good = |i: &usize| {
-        chain(facts, *i).is_ok_and(|links| links.into_iter().all(|l| facts[l].is_clean()))
-    };
+    let good = |i: &usize| facts[*i].is_whole() && is_good(facts, *i);
     let mut places = vec![0; facts.len()];
     for (place, i) in branch::in_order(facts).into_iter().enumerate() {
         places[i] = place;
@@ -715,6 +716,7 @@ mod tests {
             identity: Identity::default(),
             in_use: false,
             is_degraded: false,
+            found_bad: false,
         }
     }
 

@@ -40,6 +40,7 @@ mod repository;
 mod rewrap;
 mod runs;
 mod signed;
+mod sound;
 mod stage;
 mod status;
 mod stock;

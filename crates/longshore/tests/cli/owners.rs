@@ -206,3 +206,43 @@ fn root_makes_no_wal_archive_in_another_users_target() {
     target.by_root("wal create --database main").exits(0);
     assert!(target.owners("one").iter().all(|owner| *owner == OWNER));
 }
+
+/// Goal: a segment that root pushed is no file that the server's own pushes trip over from then on.
+#[test]
+fn root_pushes_no_wal_into_another_users_archive() {
+    let Some(target) = Target::new() else { return };
+    target.by_owner("wal create --database main").exits(0);
+    let names = target.stage.all_names("one/main/wal");
+    let segment = "pg_wal/000000010000000000000001";
+    target.stage.write(segment, &vec![0; 1 << 20]);
+    target
+        .by_root(&format!("wal push {segment} --database main"))
+        .exits(4)
+        .says("one/main/wal belongs to #23461")
+        .says("setpriv --reuid=23461 --clear-groups longshore wal push");
+    assert_eq!(target.stage.all_names("one/main/wal"), names);
+}
+
+/// Goal: a directory that takes no files is told before the next backup fails there, also to root, who may write anywhere.
+#[test]
+fn a_directory_without_the_right_to_write_is_a_failure_of_check() {
+    let Some(target) = Target::new() else { return };
+    target.by_owner("backup app").exits(0);
+    target.by_owner("check app").exits(0);
+    for closed in ["one/app", "two"] {
+        let path = target.stage.path(closed);
+        let mode = |mode| std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(&path, mode(0o500)).unwrap();
+        target
+            .by_owner("check app")
+            .exits(1)
+            .says("may not make files in")
+            .says(closed);
+        target
+            .by_root("check app")
+            .exits(1)
+            .says("#23461, whose directory");
+        std::fs::set_permissions(&path, mode(0o700)).unwrap();
+    }
+    target.by_owner("check app").exits(0);
+}

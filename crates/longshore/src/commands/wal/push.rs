@@ -10,8 +10,9 @@
 
 use std::path::Path;
 
+use longshore_facts as facts;
 use longshore_pg::wal::WalName;
-use longshore_wal::{AheadLimits, Error, PgWal, PushResult, StorageForm, WalArchive};
+use longshore_wal::{AheadLimits, Error, PgWal, PushResult, StorageForm, WalArchive, is_in_bucket};
 use serde::Serialize;
 
 use super::ahead::{LookAheadSettings, start_ahead};
@@ -22,6 +23,7 @@ use crate::commands::archive::ArchiveLocation;
 use crate::context::Context;
 use crate::options::WalPush;
 use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::numbers;
 use longshore_terminal::output::bytes;
 
 #[derive(Serialize)]
@@ -70,6 +72,7 @@ fn push(options: &WalPush, context: &Context) -> Result<Exit, Stopped> {
     let name = follow::name_of(&options.file)?;
     let pg_wal = PgWal::open(&*context.storage, follow::pg_wal_of(&options.file))?;
     let location = ArchiveLocation::of(&options.archive, context)?;
+    refuse_for_others(&location.path(), context)?;
     let database = options.archive.database.as_deref();
     let asked = (options.algorithm, options.level);
     let keys = (&*options.encrypt_to, &options.keys);
@@ -136,6 +139,31 @@ fn push(options: &WalPush, context: &Context) -> Result<Exit, Stopped> {
     }
     tell(name, &pushed, waiting, context);
     Ok(Exit::Done)
+}
+
+/// Errors: root pushes into another user's archive. That user, whose server archives there, could not open what root leaves,
+/// and would fail from then on.
+fn refuse_for_others(archive: &Path, context: &Context) -> Result<(), Failure> {
+    if is_in_bucket(archive) || facts::own_ids().0 != 0 {
+        return Ok(());
+    }
+    let owner = context.storage.stat(archive).map_or(0, |stat| stat.uid);
+    if owner == 0 {
+        return Ok(());
+    }
+    let name = facts::name_of(owner).unwrap_or_else(|_| format!("#{owner}"));
+    let text = format!(
+        "{} belongs to {name}, who could not read or replace what root leaves there",
+        archive.display()
+    );
+    let as_owner = match name.strip_prefix('#') {
+        Some(number) => format!("setpriv --reuid={number} --clear-groups longshore"),
+        None => format!("runuser -u {name} -- longshore"),
+    };
+    let hint = format!(
+        "run it as the owner: {as_owner} wal push FILE, with the options of archive_command"
+    );
+    Err(Failure::new(Exit::Media, numbers::TARGET, text, hint))
 }
 
 /// Pushes what waits, and what came meanwhile, unless another look-ahead is at work.
