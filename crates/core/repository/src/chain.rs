@@ -6,7 +6,7 @@
 //! Invariants
 //! - A chain ends with a full backup, all its sets are whole and of one cluster, or the first broken link is named.
 //! - A chain is found among the sets that were given; a circle of parents ends as an error.
-//! - What a recorded result says is not good makes everything that is built on it unsound.
+//! - A backup that a recorded result says is not good makes everything that is built on it unsound.
 //!
 //! Leaves to others: finding sets and their health (`shelf.rs`), and what a broken chain means for retention
 //! (`retention.rs`) or for a restore (`recover.rs`).

@@ -302,6 +302,30 @@ fn damage_is_not_copied_and_other_backups_are() {
     assert_eq!(stage.names("away/sales").len(), 1);
 }
 
+/// Goal: whoever reads that a backup is damaged reads, too, that another target has it whole.
+#[test]
+fn check_tells_of_a_whole_copy_of_a_backup_that_was_found_damaged() {
+    let stage = configured();
+    stage.line("backup sales").exits(0);
+    stage.line("copy").exits(0);
+    let label = stage.names("disk1/sales").remove(0);
+    damage(&stripe(&stage, "disk1", &label, 1));
+    stage.line("verify --database sales").exits(1);
+    let whole = format!("target offsite has a copy of {label} that nothing found damaged");
+    stage
+        .line("check sales")
+        .exits(1)
+        .says(&whole)
+        .says("longshore restore --database sales --target offsite --label");
+    let copy = stage.path(format!("away/sales/{label}/family-1.bak"));
+    damage(&copy);
+    stage
+        .line("verify --database sales --target offsite")
+        .exits(1);
+    let told = stage.line("check sales").exits(1);
+    assert!(!told.out.contains(&whole), "{}", told.out);
+}
+
 #[test]
 fn each_target_keeps_by_its_own_retention_and_info_and_check_know_copies() {
     let stage = configured();

@@ -236,6 +236,24 @@ fn what_is_told_of_results_fits_a_terminal_and_repeats_no_escapes() {
     assert!(!out.contains('\u{1b}'), "{out}");
 }
 
+/// Goal: a target that is so full that it takes no record of a failure hides none on the machine that had it.
+#[test]
+fn a_failed_run_without_a_record_is_told_from_the_history() {
+    let stage = configured();
+    stage.line("backup sales").exits(0);
+    let gone = stage.path("gone.db");
+    std::fs::rename(stage.path("app.db"), &gone).unwrap();
+    stage.line("backup sales").exits(3);
+    std::fs::rename(&gone, stage.path("app.db")).unwrap();
+    std::fs::remove_file(stage.path("disk1/sales/.longshore-status-backup")).unwrap();
+    stage
+        .line("check sales")
+        .exits(5)
+        .says("by this machine's history, and no record at the target says so");
+    stage.line("backup sales").exits(0);
+    stage.line("check sales").exits(0);
+}
+
 #[test]
 fn a_failed_run_is_told_until_one_of_its_kind_succeeds() {
     let stage = configured();

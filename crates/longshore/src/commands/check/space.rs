@@ -3,7 +3,8 @@
 //! Invariants
 //! - The newest complete full backup is the measure, whatever was made since: the next one of its kind has to fit.
 //! - A directory with nearly no free bytes is a failure, also where there is nothing to compare with.
-//! - Nothing is written to find out whether files can be made. What root may do is not asked where another user's backups are.
+//! - Nothing is written to find out whether files can be made. Root is asked about the owner's rights where another
+//!   user's backups are.
 //!
 //! Leaves to others: buckets, which have no known end (`check.rs`).
 
