@@ -517,7 +517,10 @@ impl Error {
             Error::EndsBefore { .. } => {
                 "let the server archive its last segment (`select pg_switch_wal()`), or choose an earlier target"
             }
-            Error::OtherWay { .. } => "name the timeline with --target-timeline, or `current`",
+            Error::OtherWay { .. } => {
+                "that timeline may be a restored copy's, or the new primary's: to restore the backup's own timeline, use \
+                 --target-timeline current; `longshore wal list` shows what each has"
+            }
             Error::Damaged { .. } => {
                 "take the file from another copy of the archive; a backup that ended later does not need it"
             }

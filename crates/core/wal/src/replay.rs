@@ -65,15 +65,8 @@ impl WalArchive {
     ///
     /// Errors: those of [`WalArchive::history`].
     pub fn way(&self, choice: TimelineChoice, from: Timeline) -> Result<History, Error> {
-        let latest = || -> Result<Timeline, Error> {
-            let known = self.histories()?;
-            let next = |at: &Timeline| Timeline::new(at.number().checked_add(1)?);
-            let numbers = std::iter::successors(Some(from), next);
-            let after = numbers.skip(1).take_while(|next| known.contains(next));
-            Ok(after.last().unwrap_or(from))
-        };
         self.history(match choice {
-            TimelineChoice::Latest => latest()?,
+            TimelineChoice::Latest => self.latest_after(from)?,
             TimelineChoice::Current => from,
             TimelineChoice::Number(number) => number,
         })

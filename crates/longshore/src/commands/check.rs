@@ -15,6 +15,7 @@ mod keys;
 mod notes;
 mod postgres;
 mod space;
+mod timeline;
 
 use longshore_catalog::{
     Catalog, Error as CatalogError, HistoryQuery, RunOutcome, RunRow, RunTask,

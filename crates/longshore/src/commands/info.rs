@@ -409,6 +409,17 @@ fn unsound(wal: &Wal, status: &Status, now_us: i64) -> Vec<String> {
     told
 }
 
+impl Wal {
+    /// Which timeline recovery follows, if the archive has several: the times say nothing of the others.
+    fn timeline_text(&self) -> Option<String> {
+        let from = self.recoverable_from.as_ref()?;
+        let window = self.windows.iter().find(|window| window.from == *from)?;
+        let is_other = |run: &Span| run.timeline != window.timeline;
+        let some_other = self.runs.iter().any(is_other);
+        some_other.then(|| format!(", on timeline {}", window.timeline))
+    }
+}
+
 /// When the last segment of a timeline was archived.
 fn archived_us(archive: &WalArchive, timeline: Timeline) -> Option<i64> {
     let runs = archive.runs().ok()?;
@@ -448,7 +459,11 @@ fn text(d: &DescribedDatabase) -> String {
             true => format!("what was not archived by {since} UTC"),
             false => format!("what was written since {since} UTC"),
         };
-        text += &line("at risk now", &format!("{age}: {what}"));
+        let on = d.wal.as_ref().and_then(Wal::timeline_text);
+        text += &line(
+            "at risk now",
+            &format!("{age}: {what}{}", on.unwrap_or_default()),
+        );
     }
     if !d.backups.is_empty() {
         text += &d.results.text(d.backups.len());

@@ -6,11 +6,12 @@
 //! - A restore that leaves a doubt (damage at its source, lost attributes, another branch's WAL, no history) has the
 //!   exit code of warnings.
 //!
-//! Leaves to others: the choice (`restore/beginning.rs`, `restore/older.rs`), a dry run (`restore/preview.rs`), and
+//! Leaves to others: the choice (`restore/beginning.rs`, `restore/older.rs`), two timelines (`restore/parting.rs`), a dry run (`restore/preview.rs`), and
 //! moving bytes (`pipeline`).
 
 mod beginning;
 pub mod older;
+mod parting;
 mod preview;
 
 use longshore_catalog::RunTask;
@@ -143,6 +144,9 @@ fn run_once(options: &Restore, run: &mut PendingRun, lines: RunLines) -> Result<
         context.output.say(&engines.to_string());
     }
     context.output.say(&format!("{message}\n"));
+    if let Some(line) = archives_line(options, &beginning) {
+        context.output.say(&line);
+    }
     lines.end(exit, &done(&report, beginning.label()));
     context.output.json(
         exit,
@@ -233,6 +237,20 @@ fn delta_line(report: &RestoreReport) -> Option<String> {
         }
     }
     Some(line)
+}
+
+/// The line about an archive into which the restored server will archive, too.
+fn archives_line(options: &Restore, beginning: &beginning::RestorePoint) -> Option<String> {
+    let args = &options.cluster;
+    if args.no_archiving || args.standby {
+        return None;
+    }
+    let archive = plain(beginning.told.as_ref()?.archive()?);
+    Some(format!(
+        "When this server opens, it archives a new timeline where its settings say, into {archive} if it did before, and later \
+         restores follow that one. If its original still runs, set archive_mode = off before the start, or restore with \
+         --no-archiving.\n"
+    ))
 }
 
 /// The first of the names that were removed.

@@ -289,10 +289,10 @@ fn a_backup_of_another_timeline_is_not_taken() {
         main.archived(&main.stage.server);
 
         let (data, mut command) = main.restore("latest", &["--target-lsn", &four.lsn]);
-        // Recovery follows timeline 2, which the second backup is not on; the WAL of timeline 2 ends earlier.
+        // Recovery follows timeline 2, which the second backup is not on, and the first server has newer transactions.
         let output = command.output().unwrap();
         let said = answer(&output)["error"].to_string();
-        assert!(said.contains("ends at"), "{said}");
+        assert!(said.contains("two timelines that part at"), "{said}");
         assert!(!data.exists());
 
         let (told, server) =
@@ -317,6 +317,11 @@ fn a_backup_of_another_timeline_is_not_taken() {
         main.mark(5);
         main.archived(&main.stage.server);
         let (_, mut command) = main.restore("astray", &["--target-time", &four.time]);
+        let said = answer(&end(&mut command, 4))["error"].to_string();
+        assert!(said.contains("--target-timeline 1"), "{said}");
+        // A choice that does not lead there is a warning.
+        let latest = ["--target-timeline", "latest", "--target-time", &four.time];
+        let (_, mut command) = main.restore("led astray", &latest);
         let told = answer(&end(&mut command, 5))["chosen"].clone();
         let warning = told["warning"].to_string();
         assert_eq!(told["label"], first.as_str());

@@ -26,5 +26,6 @@ mod results;
 mod servers;
 mod stage;
 mod subscriber;
+mod timelines;
 mod tutorial;
 mod whole;

@@ -22,16 +22,59 @@ const ABORT: u8 = 0x20;
 const COMMIT_PREPARED: u8 = 0x30;
 const ABORT_PREPARED: u8 = 0x40;
 
+/// The resource manager of the WAL itself, and its records with which a server opens after recovery: a checkpoint like the one
+/// of a shutdown, or, after a promotion by command, a record of its own.
+const RM_XLOG: u8 = 0;
+const CHECKPOINT: u8 = 0x00;
+const END_OF_RECOVERY: u8 = 0x90;
+/// Where a checkpoint has its time, in seconds since 1970.
+const CHECKPOINT_TIME_AT: usize = 64;
+
 /// The latest time at which a transaction of this WAL ended, as far as the WAL can be read; microseconds since 1970.
 /// `None` if none ended.
-pub fn latest_end<R: FnMut(Lsn, &mut [u8]) -> io::Result<()>>(
+pub fn latest_end<R: FnMut(Lsn, &mut [u8]) -> io::Result<()>>(records: Records<R>) -> Option<i64> {
+    latest_end_within(records, Lsn(0), Lsn(u64::MAX))
+}
+
+/// Like [`latest_end`], of the records that begin at `from` or later, and before `to`.
+pub fn latest_end_within<R: FnMut(Lsn, &mut [u8]) -> io::Result<()>>(
     mut records: Records<R>,
+    from: Lsn,
+    to: Lsn,
 ) -> Option<i64> {
     let mut latest = None;
-    while let Ok(Some(record)) = records.next(Lsn(u64::MAX), is_end) {
-        latest = latest.max(ended(&record));
+    while let Ok(Some(record)) = records.next(to, is_end) {
+        if record.at >= from {
+            latest = latest.max(ended(&record));
+        }
     }
     latest
+}
+
+/// When a server opened on a new timeline, of the first record at `from` or later that says so; microseconds since 1970. `None`
+/// if the WAL has no such record, as far as it can be read.
+pub fn opened<R: FnMut(Lsn, &mut [u8]) -> io::Result<()>>(
+    mut records: Records<R>,
+    from: Lsn,
+) -> Option<i64> {
+    let tells = |manager, kind| manager == RM_XLOG && [CHECKPOINT, END_OF_RECOVERY].contains(&kind);
+    while let Ok(Some(record)) = records.next(Lsn(u64::MAX), tells) {
+        if record.at < from || !tells(record.manager, record.kind) {
+            continue;
+        }
+        let data = record.data_head()?;
+        return match record.kind {
+            END_OF_RECOVERY => {
+                let (moment, _) = data.split_first_chunk()?;
+                i64::from_le_bytes(*moment).checked_add(EPOCH_US)
+            }
+            _ => {
+                let (moment, _) = data.get(CHECKPOINT_TIME_AT..)?.split_first_chunk()?;
+                i64::from_le_bytes(*moment).checked_mul(1_000_000)
+            }
+        };
+    }
+    None
 }
 
 /// The time in the first of these records that ends this transaction; microseconds since 1970.

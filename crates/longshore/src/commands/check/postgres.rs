@@ -22,6 +22,7 @@ use serde::Serialize;
 use super::debts::{self, FORBIDDEN};
 use super::depth::CheckDepth;
 use super::notes::{Notes, told};
+use super::timeline;
 use crate::commands::archive::ArchiveLocation;
 use crate::commands::results::age_text;
 use crate::commands::wal::OwedReport;
@@ -209,6 +210,9 @@ fn archiving(
     }
     if let Some(archive) = archive {
         archive.slot(connection, notes);
+        if let Ok(Some(archive)) = archive.open() {
+            timeline::look(connection, &archive, notes);
+        }
     }
     match depth {
         CheckDepth {

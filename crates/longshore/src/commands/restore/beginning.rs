@@ -28,7 +28,7 @@ use longshore_wal::proof::ProvenLog;
 use longshore_wal::{is_at_named_server, is_in_bucket};
 use serde::Serialize;
 
-use super::older;
+use super::{older, parting};
 use crate::commands::{devices, labelled, nearest, past, reading};
 use crate::context::Context;
 use crate::key_command::is_key_of_command;
@@ -685,6 +685,7 @@ fn recovery(
         (asked, Some(archive)) => {
             let mut recovery = asked.unwrap_or_default();
             archive.check_witness(lease.facts.witness())?;
+            parting::refuse(archive, log, &recovery, options)?;
             let proven = archive.prove(log, lease.log_included, &recovery, lease.reach)?;
             if let Some(warning) = proven.warning() {
                 context.output.warn(&warning);
@@ -791,6 +792,11 @@ fn replayed_wal(
 impl ChosenBackup {
     pub fn label(&self) -> &str {
         &self.label
+    }
+
+    /// The archive from which the server will fetch its WAL.
+    pub fn archive(&self) -> Option<&str> {
+        self.archive.as_deref()
     }
 
     /// The line of a dry run about the WAL; `None` without an archive.
