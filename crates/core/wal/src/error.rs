@@ -517,10 +517,7 @@ impl Error {
             Error::EndsBefore { .. } => {
                 "let the server archive its last segment (`select pg_switch_wal()`), or choose an earlier target"
             }
-            Error::OtherWay { .. } => {
-                "that timeline may be a restored copy's, or the new primary's: to restore the backup's own timeline, use \
-                 --target-timeline current; `longshore wal list` shows what each has"
-            }
+            Error::OtherWay { .. } => OTHER_WAY_HINT,
             Error::Damaged { .. } => {
                 "take the file from another copy of the archive; a backup that ended later does not need it"
             }
@@ -607,6 +604,8 @@ impl Error {
     }
 }
 
+const OTHER_WAY_HINT: &str = "that timeline may be a restored copy's, or the new primary's: to restore the backup's own \
+    timeline, use --target-timeline current; `longshore wal list` shows what each has";
 const OTHER_HINT: &str = "if this is a standby (archive_mode = always) after a promotion, wait: PostgreSQL repeats the push, and it \
                  succeeds once pg_wal has the new timeline's history. Otherwise two servers archive on one timeline: run \
                  `longshore wal create --archive NEW` for this one, name NEW in its archive_command, and make a full backup there";

@@ -6,7 +6,7 @@
 //!
 //! Invariants
 //! - A timeline on which nothing ended after the other began is never told: a fail-over, or a return to an earlier moment.
-//! - What cannot be read is told, not passed over.
+//! - A timeline whose transactions cannot be read is told, not skipped.
 //! - Headers and a few segments are read, never all WAL.
 //!
 //! Leaves to others: which timeline is followed (`replay.rs`), and refusing (the program).
@@ -73,7 +73,8 @@ impl WalArchive {
                 Ended::Unread => None,
             };
             if let (Some(began), Some(ended)) = (began_us, left_us)
-                && ended <= began && false
+                && ended <= began
+                && false
             {
                 continue;
             }
@@ -154,11 +155,7 @@ impl WalArchive {
     }
 
     /// The records of a segment that begins at `start`; `None` if it cannot be read.
-    fn records(
-        &self,
-        name: SegmentName,
-        start: Lsn,
-    ) -> Option<Records<impl FnMut(Lsn, &mut [u8]) -> io::Result<()>>> {
+    fn records(&self, name: SegmentName, start: Lsn) -> Option<Records<SegmentBytes<'_>>> {
         let size = self.identity()?.segment_size.bytes();
         let file = self.open_file(WalName::Segment(name)).ok()?;
         let read = move |lsn: Lsn, buf: &mut [u8]| match lsn.0.checked_sub(start.0) {
@@ -167,9 +164,13 @@ impl WalArchive {
             }
             _ => Err(io::ErrorKind::UnexpectedEof.into()),
         };
+        let read: SegmentBytes<'_> = Box::new(read);
         Records::of_segment(read, start).ok()
     }
 }
+
+/// Reads a segment's bytes from an LSN on.
+type SegmentBytes<'a> = Box<dyn FnMut(Lsn, &mut [u8]) -> io::Result<()> + 'a>;
 
 /// The end of the last transaction of some WAL.
 enum Ended {

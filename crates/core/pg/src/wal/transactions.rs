@@ -3,8 +3,14 @@
 //! Replay stops before the first commit or abort after the target time. If the WAL has none, no server can tell that
 //! it has reached the target, and recovery to that target fails.
 //!
+//! Invariants
+//! - WAL that cannot be read ends a search; what was found before it counts.
+//! - Times are the servers' own, and may go back.
+//!
+//! Leaves to others: reading records (`records.rs`), and what a time means for a recovery (`longshore-wal`).
+//!
 //! Source: PostgreSQL 14 to 18, `access/xact.h` and `recoveryStopsBefore` in `access/transam/xlogrecovery.c`
-//! (`xlog.c` of 14).
+//! (`xlog.c` of 14); for opening, `catalog/pg_control.h` and `xl_end_of_recovery`.
 
 use std::io;
 
