@@ -6,6 +6,7 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod advice;
 pub mod base;
 pub mod branch;
 pub mod chain;

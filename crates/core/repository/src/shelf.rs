@@ -31,7 +31,7 @@ use uuid::Uuid;
 
 use crate::Error;
 use crate::branch::{self, Branch};
-use crate::chain::{Health, SetFacts, chain, is_good};
+use crate::chain::{Health, SetFacts, chain};
 use crate::identity::Identity;
 use crate::label::{BackupKind, Label};
 use crate::lease::{Holder, Use};
@@ -910,7 +910,7 @@ impl Shelf {
         Ok(listing.sets[index].label.clone())
     }
 
-    fn choose(&self, listing: &Listing, label: Option<&str>) -> Result<usize, Error> {
+    pub(crate) fn choose(&self, listing: &Listing, label: Option<&str>) -> Result<usize, Error> {
         let index = self.meant_in(listing, label)?;
         self.usable(listing, index).map(|()| index)
     }
@@ -982,38 +982,6 @@ impl Shelf {
         }
     }
 
-    /// The newest backup before `label` on its branch that is good as far as that is known ([`is_good`]); with `None`, the
-    /// newest before the latest one. Whether its blocks are readable shows only when they are read.
-    pub fn sound_before(&self, label: Option<&str>) -> Result<Option<Label>, Error> {
-        let listing = self.list()?;
-        let facts = listing.facts();
-        let end = match label {
-            Some(label) => listing.sets.iter().position(|s| s.label.as_str() == label),
-            None => self
-                .choose(&listing, None)
-                .ok()
-                .or_else(|| listing.sets.iter().rposition(was_backup)),
-        };
-        let Some(end) = end else {
-            return Ok(None);
-        };
-        let branches = branch::branches(&facts);
-        let own = branches.iter().find(|b| b.sets.contains(&end));
-        let before: Vec<usize> = match (own, branch::living(&branches).as_slice()) {
-            (Some(own), _) => own.sets.iter().copied().take_while(|i| *i != end).collect(),
-            // It cannot be read, so its branch is unknown.
-            (None, [one]) => {
-                let sets = branches[*one].sets.iter().copied();
-                sets.filter(|i| facts[*i].start_us < facts[end].start_us)
-                    .collect()
-            }
-            (None, _) => Vec::new(),
-        };
-        let is_whole = |i: &usize| facts[*i].is_whole() && is_good(&facts, *i);
-        let found = before.into_iter().rev().find(is_whole);
-        Ok(found.map(|i| listing.sets[i].label.clone()))
-    }
-
     fn usable(&self, listing: &Listing, index: usize) -> Result<(), Error> {
         let set = &listing.sets[index];
         match &set.state {
@@ -1052,7 +1020,7 @@ fn archived(
 }
 
 /// Whether it was whole once.
-fn was_backup(set: &BackupEntry) -> bool {
+pub(crate) fn was_backup(set: &BackupEntry) -> bool {
     let is_none = matches!(
         set.state,
         BackupState::Writing { .. } | BackupState::Abandoned | BackupState::Removing
