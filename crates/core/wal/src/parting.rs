@@ -74,7 +74,6 @@ impl WalArchive {
             };
             if let (Some(began), Some(ended)) = (began_us, left_us)
                 && ended <= began
-                && false
             {
                 continue;
             }
