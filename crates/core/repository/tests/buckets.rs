@@ -813,7 +813,7 @@ fn a_store_that_ignores_conditions_is_told_by_a_probe_that_leaves_nothing() {
     assert_eq!(stage.store.keys(), [""; 0]);
 }
 
-/// Goal: a look at a target takes a list, and one request for each end of a stripe: one for a short stripe.
+/// Goal: a look at a target takes a list, one of its records, and one request for each end of a stripe: one for a short stripe.
 #[test]
 fn a_listing_asks_once_for_all_names_and_once_for_each_end_of_a_stripe() {
     let stage = Stage::new();
@@ -824,8 +824,8 @@ fn a_listing_asks_once_for_all_names_and_once_for_each_end_of_a_stripe() {
         let asked = stage.store.asked().split_off(before);
         assert!(asked.iter().all(|a| a.method == "GET"), "{what}");
         let lists = asked.iter().filter(|a| a.query.contains("list-type"));
-        assert_eq!(lists.count(), 1, "{what}");
-        asked.len() - 1
+        assert_eq!(lists.count(), 2, "{what}");
+        asked.len() - 2
     };
     assert_eq!(asked("short"), 5 * 2);
     // The list tells which leases are those of dead holders, and of holders that were done and may not remove them.
@@ -869,8 +869,8 @@ fn a_listing_of_a_distant_store_waits_for_many_answers_at_once() {
     let before = (Instant::now(), stage.requests());
     assert_eq!(stage.words(), ["complete"; 60]);
     let requests = (stage.requests() - before.1) as u32;
-    assert_eq!(requests, 1 + 60 + 60 * 2);
-    // One list; then twice two rounds of 48. One after the other they would take 18 s.
+    assert_eq!(requests, 2 + 60 + 60 * 2);
+    // Two lists; then twice two rounds of 48. One after the other they would take 18 s.
     assert!(before.0.elapsed() < WAY * 40, "{:?}", before.0.elapsed());
 }
 
