@@ -553,13 +553,7 @@ fn a_newer_full_backup_heals_a_gap_and_a_later_gap_is_an_alarm_again() {
     std::fs::write(&altered, other).unwrap();
     let archive = main.segment(&later.lsn);
     let archive = archive.parent().unwrap().parent().unwrap();
-    let push = format!(
-        "wal push {} --archive {}",
-        altered.display(),
-        archive.display()
-    );
-    let (code, said) = run(&push);
-    assert_eq!(code, Some(7), "{said}");
+    end(&mut main.push(&altered, archive), 7);
     assert_eq!(from().0, None);
     let (code, said) = run(check);
     assert_eq!(code, Some(1), "{said}");

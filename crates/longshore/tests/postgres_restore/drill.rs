@@ -76,11 +76,7 @@ fn drills_and_restores_by_name_say_that_the_archive_refused_a_server() {
     std::fs::write(main.stage.path(&name), other).unwrap();
     let archive = main.segment(&later.lsn);
     let archive = archive.parent().unwrap().parent().unwrap();
-    let mut push = main.command("wal push");
-    push.arg(main.stage.path(&name))
-        .arg("--archive")
-        .arg(archive);
-    end(&mut push, 7);
+    end(&mut main.push(&main.stage.path(&name), archive), 7);
 
     let said = drilled(5);
     assert!(said.contains(warning), "{said}");

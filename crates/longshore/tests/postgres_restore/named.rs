@@ -3,14 +3,14 @@
 //! Method: a real server that archives by the program's own command.
 //! Not covered: this file has no tests.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use longshore_kit::{Installation, PATIENCE, Server};
 use serde_json::Value;
 
-use crate::common::{Guarded, answer, longshore, text, wait};
+use crate::common::{BINARY, Guarded, answer, longshore, text, wait};
 use crate::stage::{Stage, judged, succeed};
 
 /// A configured database whose WAL goes to an archive of its own, and its server.
@@ -71,6 +71,14 @@ impl Main {
         command.arg(self.stage.path("longshore.toml"));
         command.args(line.split_whitespace());
         command
+    }
+
+    /// `wal push` of a file by the server's user, whose archive takes nothing from root.
+    pub fn push(&self, file: &Path, archive: &Path) -> Command {
+        let mut push = self.stage.server.command_at(Path::new(BINARY));
+        push.args(["--catalog", "none", "wal", "push"]).arg(file);
+        push.arg("--archive").arg(archive);
+        push
     }
 
     /// A backup of the database, and its label.

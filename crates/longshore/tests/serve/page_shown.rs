@@ -22,7 +22,7 @@ fn example() -> Value {
     let at = |days: i64| now_us - days * DAY_US;
     let row = |days: i64, kind: &str| {
         json!({
-            "label": format!("label-{days}"), "set": "s", "type": kind, "state": "complete", "detail": "complete", "recipient_count": 0, "key_object_count": 0,
+            "label": format!("label-{days}"), "set": "s", "type": kind, "state": "complete", "detail": "complete", "recipient_count": 0, "key_object_count": 0, "keys": null,
             "restorable": true, "begun_us": at(days) - 1_000_000, "finish_us": at(days), "plain_bytes": 3_000_000_000_u64,
             "stored_bytes": 1_000_000_000, "bytes": 1_000_000_000, "ratio": 3.0, "algorithm": "ZSTD", "needed": [],
             "used_by": [], "log": null, "branch_numbers": [1], "name": null, "description": null,
