@@ -419,14 +419,19 @@ impl From<longshore_repository::Error> for Failure {
     }
 }
 
+/// The program run by root as another user, who is named by a number (`#NUMBER`) if no name is known.
+pub fn run_as(owner: &str) -> String {
+    match owner.strip_prefix('#') {
+        Some(number) => format!("setpriv --reuid={number} --clear-groups longshore"),
+        None => format!("runuser -u {owner} -- longshore"),
+    }
+}
+
 /// How to run the command as another user. Its arguments may hold a password and are not repeated.
 fn as_owner(owner: &str) -> String {
-    let way = match owner.strip_prefix('#') {
-        Some(number) => format!("setpriv --reuid={number} --clear-groups longshore …"),
-        None => format!("runuser -u {owner} -- longshore …"),
-    };
+    let way = run_as(owner);
     format!(
-        "run the same command as the owner: {way}; or, if root is to own these files, make the directory first, as root"
+        "run the same command as the owner: {way} …; or, if root is to own these files, make the directory first, as root"
     )
 }
 

@@ -22,7 +22,7 @@ use super::form::{sealed_form, signing_keyring};
 use crate::commands::archive::ArchiveLocation;
 use crate::context::Context;
 use crate::options::WalPush;
-use longshore_terminal::failure::{Exit, Failure};
+use longshore_terminal::failure::{Exit, Failure, run_as};
 use longshore_terminal::numbers;
 use longshore_terminal::output::bytes;
 
@@ -156,12 +156,9 @@ fn refuse_for_others(archive: &Path, context: &Context) -> Result<(), Failure> {
         "{} belongs to {name}, who could not read or replace what root leaves there",
         archive.display()
     );
-    let as_owner = match name.strip_prefix('#') {
-        Some(number) => format!("setpriv --reuid={number} --clear-groups longshore"),
-        None => format!("runuser -u {name} -- longshore"),
-    };
     let hint = format!(
-        "run it as the owner: {as_owner} wal push FILE, with the options of archive_command"
+        "run it as the owner: {} wal push FILE, with the options of archive_command",
+        run_as(&name)
     );
     Err(Failure::new(Exit::Media, numbers::TARGET, text, hint))
 }
