@@ -660,8 +660,8 @@ fn results(told: &info::DescribedDatabase, depth: &CheckDepth, notes: &mut Notes
     }
 }
 
-/// The last backup of this machine's history, if it failed and no record at the target says so: a full target takes no
-/// record, either.
+/// The last backup of this machine's history, if it failed, no record at the target says so, and no good backup ended there
+/// since: a full target takes no record, either.
 fn unrecorded(told: &info::DescribedDatabase, context: &Context, notes: &mut Notes) {
     let is_told = |run: &super::results::FailedRow| run.task == RunTask::Backup.word();
     if told.results.last_failed.iter().any(is_told) {
@@ -672,7 +672,10 @@ fn unrecorded(told: &info::DescribedDatabase, context: &Context, notes: &mut Not
         run.task == RunTask::Backup.word() && run.target.as_deref() == Some(&told.target)
     };
     let last = runs.iter().filter(is_here).max_by_key(|run| run.finish_us);
-    if let Some(failed) = last.filter(|run| run.outcome == RunOutcome::Failed.word()) {
+    // Another machine may have made the newer one.
+    let is_last = |run: &&RunRow| told.last_good_finish_us < Some(run.finish_us);
+    let failed = last.filter(|run| run.outcome == RunOutcome::Failed.word());
+    if let Some(failed) = failed.filter(is_last) {
         let text = format!(
             "failed: backup, {} by this machine's history, and no record at the target says so: {}",
             moment(failed.finish_us),

@@ -250,7 +250,8 @@ fn a_failed_run_without_a_record_is_told_from_the_history() {
         .line("check sales")
         .exits(5)
         .says("by this machine's history, and no record at the target says so");
-    stage.line("backup sales").exits(0);
+    // Another machine's backup ends it, although this one's history does not know of it.
+    stage.line("backup sales --catalog none").exits(0);
     stage.line("check sales").exits(0);
 }
 
