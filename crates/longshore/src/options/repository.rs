@@ -363,10 +363,11 @@ pub struct Check {
     #[arg(long, value_name = "HOURS")]
     pub max_drill_age: Option<u32>,
 
-    /// Seconds to wait for a WAL segment to arrive in the archive; 0 skips this check.
+    /// Seconds to wait for a WAL segment to arrive in the archive; 0: only the server is asked.
     ///
     /// The default is 60: a server whose archive_command failed tries again after at most a minute. The check makes the
-    /// server switch to a new segment, so skip it where a check runs every minute.
+    /// server switch to a new segment, so give 0 where a check runs every minute: it then fails by the server's own report on
+    /// archive_command, and does not see whether a segment that the server takes for archived is in the archive.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub archive_wait: u32,
 }

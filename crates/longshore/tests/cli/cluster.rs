@@ -74,6 +74,14 @@ fn a_cluster_is_backed_up_checked_drilled_and_expired_by_its_name() {
         .exits(1)
         .says("did not arrive")
         .says("archive_command fails");
+    // Without a switch and a wait, the server's own report is still asked for.
+    let asked = stage.line("check main --archive-wait 0").exits(1);
+    assert!(
+        !asked
+            .says("archive_command fails")
+            .out
+            .contains("did not arrive")
+    );
     // A backup inside its own source.
     let inside = server.data_dir().join("x.bak");
     stage
@@ -168,6 +176,10 @@ fn a_check_does_not_wait_if_no_segment_can_arrive() {
     check()
         .says("WARN  log")
         .says("is still empty")
+        .says("archive_mode is off, and no receiver is connected");
+    stage
+        .line("check main --archive-wait 0")
+        .exits(1)
         .says("archive_mode is off, and no receiver is connected");
 }
 

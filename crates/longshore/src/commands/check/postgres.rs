@@ -221,9 +221,6 @@ fn archiving(
             "off" => None,
             _ => archiver(connection, notes),
         },
-        CheckDepth {
-            archive_wait: 0, ..
-        } => None,
         CheckDepth { archive_wait, .. } => {
             arrival(connection, facts, archive, *archive_wait, notes)
         }
@@ -254,7 +251,8 @@ impl ServerFacts {
     }
 }
 
-/// Whether a segment of a primary arrives in the archive within `wait_s` seconds, and whether archive_command succeeds.
+/// Whether a segment of a primary arrives in the archive within `wait_s` seconds, and whether archive_command succeeds. With 0
+/// the server switches no segment, and its own report is all that there is.
 fn arrival(
     connection: &mut Connection,
     facts: &ServerFacts,
@@ -286,9 +284,11 @@ fn arrival(
             return None;
         }
     }
-    match round_trip(connection, archive, wait_s) {
-        Ok(text) => notes.good("archive", text),
-        Err(text) => notes.bad("archive", text),
+    if wait_s > 0 {
+        match round_trip(connection, archive, wait_s) {
+            Ok(text) => notes.good("archive", text),
+            Err(text) => notes.bad("archive", text),
+        }
     }
     match facts.archive_mode.as_str() {
         "off" => None,
