@@ -481,6 +481,14 @@ fn request(
     let asked = (options.keys_detached, &options.key_places[..]);
     request.key_places =
         key_places::for_backup(context, asked, (wanted.target(), encrypt_to.is_some()))?;
+    let compares = options.differing.differential || options.differing.incremental;
+    // A base may have its keys there.
+    if request.key_places.is_none() && !options.key_places.is_empty() && !compares {
+        return Err(Failure::usage(
+            "--keys names places of detached keys, and the keys of this backup would be on its media",
+            "add --keys-detached, or leave --keys out",
+        ));
+    }
     request.encrypt_to = encrypt_to;
     request.database = to.database;
     request.page_sums = options.differing.page_sums || to.held.is_some();

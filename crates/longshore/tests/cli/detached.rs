@@ -218,7 +218,11 @@ fn keys_are_detached_where_they_are_told_and_nothing_is_left_of_a_backup_that_ca
     );
     assert_eq!(set["recipients"], Value::Array(Vec::new()));
     stage.line("list a.bak").says("its keys are detached");
-    // By default they are on the media.
+    // By default they are on the media, and whoever names a place for them is not left to believe that they are there.
+    stage
+        .line(&format!("{to} --keys keys1 --init"))
+        .exits(2)
+        .says("add --keys-detached");
     stage
         .line(&format!("backup app.db --to c.bak --encrypt-to {id}"))
         .exits(0);

@@ -32,15 +32,15 @@ struct Answer {
 #[derive(Serialize)]
 struct ShreddedSet {
     set: String,
-    /// At the configured targets.
-    labels: Vec<String>,
+    /// Its labels at the configured targets.
+    label_names: Vec<String>,
     /// Objects that were removed, each counted at each place.
     removed_count: u64,
     fate: ShredFate,
     /// All places that were looked at.
     places: Vec<String>,
     /// Places that still have an object of the set.
-    left_at: Vec<String>,
+    places_left: Vec<String>,
     /// Places that could not be read or changed, with the reason.
     unread: Vec<String>,
     /// Programs that read the backup now, and go on with the key that they have.
@@ -171,8 +171,20 @@ impl Found {
             one.labels.iter().any(|label| label == text)
                 || Uuid::try_parse(text).is_ok_and(|set| set == one.set)
         };
-        if let Some(one) = self.sets.iter().find(is_meant) {
-            return Ok(one.clone());
+        let meant: Vec<&Named> = self.sets.iter().filter(is_meant).collect();
+        match meant.as_slice() {
+            [] => {}
+            [one] => return Ok((*one).clone()),
+            several => {
+                let sets = several.iter().map(|one| one.set.to_string());
+                return Err(Failure::usage(
+                    format!("{} is the label of several sets", plain(text)),
+                    format!(
+                        "name one by its identifier: {}",
+                        sets.collect::<Vec<_>>().join(", ")
+                    ),
+                ));
+            }
         }
         match Uuid::try_parse(text) {
             Ok(set) => Ok(Named {
@@ -289,7 +301,7 @@ fn shredded(
     }
     ShreddedSet {
         set: one.set.to_string(),
-        labels: one.labels.clone(),
+        label_names: one.labels.clone(),
         removed_count: removed,
         fate: match (left.is_empty(), unread.is_empty() && !all.is_empty()) {
             (false, _) => ShredFate::Left,
@@ -297,7 +309,7 @@ fn shredded(
             (true, true) => ShredFate::Shredded,
         },
         places: all.iter().map(Folder::name).collect(),
-        left_at: left,
+        places_left: left,
         unread,
         in_use: one.in_use.clone(),
         needed_by: one.needed_by.clone(),
@@ -308,13 +320,16 @@ fn shredded(
 fn tell(sets: &[ShreddedSet], context: &Context) {
     let mut table = Table::new(&["set", "removed", "result"]);
     for one in sets {
-        let name = match one.labels.is_empty() {
+        let name = match one.label_names.is_empty() {
             true => one.set.clone(),
-            false => one.labels.join(", "),
+            false => one.label_names.join(", "),
         };
         let result = match one.fate {
             ShredFate::Shredded => "shredded: nothing that is configured opens it".to_owned(),
-            ShredFate::Left => format!("NOT SHREDDED: {} still has a key", one.left_at.join(", ")),
+            ShredFate::Left => format!(
+                "NOT SHREDDED: {} still has a key",
+                one.places_left.join(", ")
+            ),
             ShredFate::Unknown => "not known: not all places could be looked at".to_owned(),
         };
         table.row(vec![name, one.removed_count.to_string(), plain(&result)]);
@@ -324,7 +339,7 @@ fn tell(sets: &[ShreddedSet], context: &Context) {
         for why in &one.unread {
             context.output.warn(&plain(why));
         }
-        if one.labels.is_empty() {
+        if one.label_names.is_empty() {
             context.output.warn(&format!(
                 "{}: no configured target has its stripes, so nobody looked whether slots are on its media",
                 one.set
@@ -353,4 +368,31 @@ fn tell(sets: &[ShreddedSet], context: &Context) {
          keys that the holder of an identity has kept, what was restored before, and what opens the index of these backups in the history \
          of the machine that made them",
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: of two sets with one label, a name destroys neither.
+    #[test]
+    fn a_label_of_two_sets_is_refused_with_both_named() {
+        let (one, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let mut found = Found::default();
+        for (set, label) in [(one, "a"), (other, "a"), (other, "b"), (one, "a")] {
+            found.add(Named {
+                set,
+                labels: vec![label.to_owned()],
+                ..Named::default()
+            });
+        }
+        let refused = found.named("a").err().unwrap();
+        assert!(refused.text.contains("several sets"), "{}", refused.text);
+        for set in [one, other] {
+            assert!(refused.hint.contains(&set.to_string()));
+            assert_eq!(found.named(&set.to_string()).ok().unwrap().set, set);
+        }
+        assert_eq!(found.named("b").ok().unwrap().set, other);
+        assert!(found.named("c").is_err());
+    }
 }
