@@ -47,9 +47,8 @@ fn fates(answer: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// Goal: where two copies have backups of two databases under one name, the time of neither says which is meant.
-#[test]
-fn of_two_databases_at_two_copies_none_is_read_instead() {
+/// A database whose backups are copied to two targets, the first of which is `old`.
+fn with_an_old_copy() -> Stage {
     let stage = configured();
     std::fs::create_dir(stage.path("old")).unwrap();
     write_configuration(&stage, "copies = [\"old\", \"offsite\"]\n");
@@ -58,6 +57,13 @@ fn of_two_databases_at_two_copies_none_is_read_instead() {
     let text = std::fs::read_to_string(&config).unwrap()
         + &format!("[target.old]\ndirectories = [\"{}\"]\n", path.display());
     std::fs::write(&config, text).unwrap();
+    stage
+}
+
+/// Goal: where two copies have backups of two databases under one name, the time of neither says which is meant.
+#[test]
+fn of_two_databases_at_two_copies_none_is_read_instead() {
+    let stage = with_an_old_copy();
     stage.line("backup sales").exits(0);
     stage.line("copy sales --to old").exits(0);
     std::thread::sleep(std::time::Duration::from_millis(1100));
@@ -80,14 +86,7 @@ fn of_two_databases_at_two_copies_none_is_read_instead() {
 /// meant.
 #[test]
 fn a_copy_with_backups_of_two_databases_ends_the_search() {
-    let stage = configured();
-    std::fs::create_dir(stage.path("old")).unwrap();
-    write_configuration(&stage, "copies = [\"old\", \"offsite\"]\n");
-    let config = stage.path("no-config/longshore/longshore.toml");
-    let path = stage.path("old");
-    let text = std::fs::read_to_string(&config).unwrap()
-        + &format!("[target.old]\ndirectories = [\"{}\"]\n", path.display());
-    std::fs::write(&config, text).unwrap();
+    let stage = with_an_old_copy();
     stage.line("backup sales").exits(0);
     stage.line("copy sales").exits(0);
     std::thread::sleep(std::time::Duration::from_millis(1100));
