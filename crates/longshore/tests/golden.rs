@@ -84,6 +84,15 @@ fn succeeds(output: &Output) {
     assert!(output.status.success(), "{text}");
 }
 
+/// Every file of a version's media is as it was released, where sha256sum is installed.
+fn is_untouched(golden: &Path) {
+    let mut sums = Command::new("sha256sum");
+    sums.args(["--strict", "--quiet", "-c", "SHA256SUMS"]);
+    if let Some(output) = run(sums.current_dir(golden)) {
+        succeeds(&output);
+    }
+}
+
 fn longshore(args: &[&str], paths: &[PathBuf]) -> Output {
     let mut command = program::command(env!("CARGO_BIN_EXE_longshore"), ["--quiet"]);
     run(command.args(args).args(paths)).unwrap()
@@ -140,11 +149,7 @@ fn described_at(file: &Path) -> Vec<String> {
 
 #[test]
 fn nobody_touched_the_golden_stripes() {
-    let mut command = Command::new("sha256sum");
-    let command = command.args(["--strict", "--quiet", "-c", "SHA256SUMS"]);
-    if let Some(output) = run(command.current_dir(golden())) {
-        succeeds(&output);
-    }
+    is_untouched(&golden());
     let listed = std::fs::read_to_string(golden().join("SHA256SUMS")).unwrap();
     let there: usize = [
         "none",
@@ -158,16 +163,8 @@ fn nobody_touched_the_golden_stripes() {
     .map(|media| stripes(media).len())
     .sum();
     assert_eq!(listed.lines().count(), there);
-    let mut command = Command::new("sha256sum");
-    let command = command.args(["--strict", "--quiet", "-c", "SHA256SUMS"]);
-    if let Some(output) = run(command.current_dir(golden_2())) {
-        succeeds(&output);
-    }
-    let mut command = Command::new("sha256sum");
-    let command = command.args(["--strict", "--quiet", "-c", "SHA256SUMS"]);
-    if let Some(output) = run(command.current_dir(golden_3())) {
-        succeeds(&output);
-    }
+    is_untouched(&golden_2());
+    is_untouched(&golden_3());
     let listed = std::fs::read_to_string(golden_3().join("SHA256SUMS")).unwrap();
     let media = ["sqlite", "sqlite_log", "branch"];
     let there = media.map(|media| stripes_at(golden_3().join(media)).len());
@@ -228,11 +225,7 @@ fn media_of_every_released_version_are_kept() {
 #[test]
 fn golden_stripes_with_parity_are_restored_without_any_two_of_them() {
     let golden = tests().join("golden/v4");
-    let mut command = Command::new("sha256sum");
-    let command = command.args(["--strict", "--quiet", "-c", "SHA256SUMS"]);
-    if let Some(output) = run(command.current_dir(&golden)) {
-        succeeds(&output);
-    }
+    is_untouched(&golden);
     let all = stripes_at(golden.join("parity"));
     assert_eq!(all.len(), 5);
     succeeds(&longshore(&["verify"], &all));
@@ -720,11 +713,7 @@ const SIGNERS: [&str; 2] = [
 #[test]
 fn a_golden_signature_is_its_signers_alone() {
     let golden = tests().join("golden/v6");
-    let mut command = Command::new("sha256sum");
-    let command = command.args(["--strict", "--quiet", "-c", "SHA256SUMS"]);
-    if let Some(output) = run(command.current_dir(&golden)) {
-        succeeds(&output);
-    }
+    is_untouched(&golden);
     let all = stripes_at(golden.join("signed"));
     let has_it = run(Command::new("python3").args(["-c", "import cryptography"]));
     let has_it = has_it.is_some_and(|has_it| has_it.status.success());
@@ -780,11 +769,7 @@ fn key_program(dir: &Path) -> [String; 2] {
 #[test]
 fn golden_sets_of_further_kinds_are_read_by_both_readers() {
     let golden = tests().join("golden/v7");
-    let mut sums = Command::new("sha256sum");
-    let sums = sums.args(["--strict", "--quiet", "-c", "SHA256SUMS"]);
-    if let Some(output) = run(sums.current_dir(&golden)) {
-        succeeds(&output);
-    }
+    is_untouched(&golden);
     let secrets = secrets();
     let (dir, classic) = (secrets.path(), secrets.path().join("classic"));
     let classic = classic.display().to_string();
@@ -850,11 +835,7 @@ fn golden_sets_of_further_kinds_are_read_by_both_readers() {
 #[test]
 fn a_golden_set_with_detached_keys_is_read_by_both_readers() {
     let golden = tests().join("golden/v8");
-    let mut sums = Command::new("sha256sum");
-    let sums = sums.args(["--strict", "--quiet", "-c", "SHA256SUMS"]);
-    if let Some(output) = run(sums.current_dir(&golden)) {
-        succeeds(&output);
-    }
+    is_untouched(&golden);
     let secrets = secrets();
     let (dir, classic) = (secrets.path(), secrets.path().join("classic"));
     let classic = classic.display().to_string();
