@@ -6,7 +6,8 @@
 //!
 //! Invariants
 //! - A timeline on which nothing ended after the other began is never told: a fail-over, or a return to an earlier moment.
-//! - A timeline whose transactions cannot be read is told, not skipped.
+//! - A timeline whose transactions cannot be read is told, not skipped. So is one with a transaction in the very second in which the
+//!   other began, if a checkpoint began it: a checkpoint tells its time in whole seconds.
 //! - Headers and a few segments are read, never all WAL.
 //!
 //! Leaves to others: which timeline is followed (`replay.rs`), and refusing (the program).

@@ -1,6 +1,8 @@
 //! Goal: a copy that archives does not lead a restore away from what its original wrote, and a fail-over needs no option.
 //! Method: a copy is promoted and archives into its original's archive, with the original running on, or stopped before.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use longshore_kit::{Stop, installations};
 
 use crate::common::{answer, text};
@@ -83,6 +85,12 @@ fn after_a_fail_over_the_new_timeline_is_followed_without_an_option() {
     main.mark(3);
     main.archived(&main.stage.server);
     main.stage.server.stop(Stop::Fast);
+    // The checkpoint that opens a timeline tells its time in whole seconds, and a transaction of that same second is told.
+    let second = || UNIX_EPOCH.elapsed().unwrap().as_secs();
+    let stopped = second();
+    while second() == stopped {
+        std::thread::sleep(Duration::from_millis(20));
+    }
     let way = ["--target-lsn", &two.lsn, "--target-action", "promote"];
     let (_, promoted) = main.restored("promoted", &way);
     promoted.wait_for("select pg_is_in_recovery()", "f");

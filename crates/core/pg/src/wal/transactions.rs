@@ -57,8 +57,8 @@ pub fn latest_end_within<R: FnMut(Lsn, &mut [u8]) -> io::Result<()>>(
     latest
 }
 
-/// When a server opened on a new timeline, of the first record at `from` or later that says so; microseconds since 1970. `None`
-/// if the WAL has no such record, as far as it can be read.
+/// When a server opened on a new timeline, of the first record at `from` or later that says so; microseconds since 1970, and the
+/// begin of its second if that record is a checkpoint. `None` if the WAL has no such record, as far as it can be read.
 pub fn opened<R: FnMut(Lsn, &mut [u8]) -> io::Result<()>>(
     mut records: Records<R>,
     from: Lsn,
