@@ -294,12 +294,12 @@ fn texts_are_compared_by_their_collation_and_without_blanks_at_the_end() {
             468,
         ),
         (
-            "CHARINDEX('a' COLLATE Latin1_General_CS_AS, 'A') = 0",
-            50002,
+            "CHARINDEX('a' COLLATE Latin1_General_CS_AS, 'A' COLLATE Latin1_General_BIN) = 0",
+            468,
         ),
         (
-            "PATINDEX('a%' COLLATE Latin1_General_CS_AS, 'A') = 0",
-            50002,
+            "GREATEST('a' COLLATE Latin1_General_CS_AS, 'A' COLLATE Latin1_General_BIN) = 'a'",
+            468,
         ),
         (
             "('a' COLLATE Latin1_General_CS_AS) COLLATE Latin1_General_CS_AS = 'a'",
@@ -449,9 +449,91 @@ fn a_named_collation_counts_wherever_texts_are_compared() {
     let query =
         format!("SELECT COUNT(*) FROM #t t JOIN (SELECT n {cs} AS n FROM #t) x ON x.n = t.n {cs}");
     assert_eq!(value(&mut session, &query), "4");
-    // A table's texts have the server's collation.
-    let record = run(&mut session, &format!("SELECT n {cs} AS m INTO #u FROM #t"));
-    assert_eq!(numbers(&record), [50002]);
+    // A table's texts have the server's collation: also one that compares alike would be lost.
+    for other in [cs, "COLLATE Latin1_General_CI_AS"] {
+        let query = format!("SELECT n {other} AS m INTO #u FROM #t");
+        assert_eq!(numbers(&run(&mut session, &query)), [50002], "{query}");
+    }
+    let own = "SELECT n COLLATE SQL_Latin1_General_CP1_CI_AS AS m, n COLLATE DATABASE_DEFAULT AS d, id INTO #u FROM #t";
+    assert_eq!(numbers(&run(&mut session, own)), [] as [u32; 0]);
+}
+
+/// Microsoft's page of collation precedence: what an operation makes of several texts has the collation of all of them.
+#[test]
+fn the_default_of_a_neighbour_and_a_separator_have_a_collation_too() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    run(
+        &mut session,
+        "CREATE TABLE #t (id int, n varchar(9)) INSERT #t VALUES (1, 'b'), (2, 'B')",
+    );
+    let cs = "COLLATE Latin1_General_CS_AS";
+    let bin = "COLLATE Latin1_General_BIN2";
+    for function in ["LAG", "LEAD"] {
+        let count = |value: &str, default: &str| {
+            format!(
+                "SELECT COUNT(*) FROM (SELECT {function}({value}, 1, {default}) OVER (ORDER BY id) AS p FROM #t) x WHERE p = 'X'"
+            )
+        };
+        assert_eq!(value(&mut session, &count("n", "'x'")), "1", "{function}");
+        let named = count("n", &format!("'x' {cs}"));
+        assert_eq!(value(&mut session, &named), "0", "{function}");
+        let both = count(&format!("n {bin}"), &format!("'x' {cs}"));
+        assert_eq!(numbers(&run(&mut session, &both)), [468], "{function}");
+    }
+    let list = |value: &str, between: &str| {
+        format!(
+            "SELECT COUNT(*) FROM (SELECT STRING_AGG({value}, {between}) AS l FROM #t) x WHERE l = 'B;B'"
+        )
+    };
+    assert_eq!(value(&mut session, &list("n", "';'")), "1");
+    let named = list("n", &format!("';' {cs}"));
+    assert_eq!(value(&mut session, &named), "0");
+    let both = list(&format!("n {bin}"), &format!("';' {cs}"));
+    assert_eq!(numbers(&run(&mut session, &both)), [468]);
+}
+
+#[test]
+fn functions_that_search_and_compare_do_so_by_the_collation() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    for (form, plain, in_case, by_code) in [
+        ("CHARINDEX('b', 'aBb' {c})", "2", "3", "3"),
+        ("CHARINDEX('b' {c}, 'aBb', 2)", "2", "3", "3"),
+        ("REPLACE('aBb' {c}, 'b', '-')", "a--", "aB-", "aB-"),
+        ("PATINDEX('%b%' {c}, 'aBb')", "2", "3", "3"),
+        ("PATINDEX('b%', 'Bb' {c})", "1", "0", "0"),
+        ("TRANSLATE('aBb' {c}, 'b', 'x')", "axx", "aBx", "aBx"),
+        ("TRIM('x' {c} FROM 'xax')", "a", "a", "a"),
+        ("LTRIM('xax', 'x' {c})", "ax", "ax", "ax"),
+        ("DIFFERENCE('Smith' {c}, 'smyth')", "4", "4", "4"),
+        ("GREATEST('B', 'a' {c})", "B", "B", "a"),
+        ("LEAST('B' {c}, 'a')", "a", "a", "B"),
+        // Lower case comes before upper case where nothing else differs.
+        ("LEAST('A' {c}, 'a')", "A", "a", "A"),
+        (
+            "CASE WHEN REPLACE('aBb' {c}, 'x', '') = 'abb' THEN 1 ELSE 0 END",
+            "1",
+            "0",
+            "0",
+        ),
+        (
+            "CASE WHEN GREATEST('aBb' {c}, 'a') = 'abb' THEN 1 ELSE 0 END",
+            "1",
+            "0",
+            "0",
+        ),
+    ] {
+        for (collation, expected) in [
+            ("", plain),
+            ("COLLATE Latin1_General_CI_AS", plain),
+            ("COLLATE Latin1_General_CS_AS", in_case),
+            ("COLLATE Latin1_General_BIN2", by_code),
+        ] {
+            let query = format!("SELECT {}", form.replace("{c}", collation));
+            assert_eq!(value(&mut session, &query), expected, "{query}");
+        }
+    }
 }
 
 #[test]

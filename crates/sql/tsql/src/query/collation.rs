@@ -192,9 +192,13 @@ impl Label {
         self.resolved("").unwrap_or_default()
     }
 
-    /// Whether it is compared in another way than the server's texts are, or in none.
-    pub fn is_foreign(&self) -> bool {
-        self.resolved("") != Ok(Collation::default())
+    /// Whether it has another collation than a column here can have, or none: each column has the server's.
+    pub fn is_of_no_column(&self) -> bool {
+        match self {
+            Label::Default => false,
+            Label::Implicit(named) | Label::Explicit(named) => *named != NamedCollation::SERVER,
+            Label::Conflict(..) => true,
+        }
     }
 
     /// The label of a column of a derived table, where this is that of the expression.

@@ -6,13 +6,12 @@
 //! - Each call checks the cancel flag first, and refuses arguments that are too large in total.
 //! - The functions of the table depend on their arguments alone. Only `ts_variable` and `ts_assign` have a state, and
 //!   SQLite is told so.
-//! - REPLICATE and REPLACE refuse a result that is larger than a value may be, before they make all of it.
+//! - REPLICATE refuses a result that is larger than a value may be, before it makes all of it.
 //! - A failure is one of SQL Server's messages.
 //!
 //! Leaves to others: which function of T-SQL becomes which of these (`translate/call.rs`); conversions (`convert.rs`);
 //! the calendar (`moment.rs`); patterns (`like.rs`); variances (`variance.rs`); other aggregates, which are SQLite's.
 
-use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering as Seen};
 use std::sync::{Arc, LazyLock};
@@ -23,11 +22,11 @@ use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::ValueRef;
 
 use super::cell::{as_kind, check_whole, converted, kept, kind, plain};
-use super::collation::Collation;
+use super::collated::{folded, mapped};
 use super::like::like;
 use super::moment::{self, DatePart};
 use super::plan::UsedFunction;
-use super::{instants, json, markup, packed, texts, xml};
+use super::{collated, instants, json, markup, packed, texts, xml};
 use crate::convert::{
     convert, convert_from, convert_styled, narrow, parse_decimal, parse_moment, shortest,
 };
@@ -72,10 +71,12 @@ const FUNCTIONS: &[(&str, i32, Run)] = &[
     ("ts_left", 2, left),
     ("ts_right", 2, right),
     ("ts_substring", 3, substring),
-    ("ts_charindex", -1, char_index),
+    ("ts_charindex", -1, collated::char_index),
+    ("ts_charindex_exact", -1, collated::char_index_exact),
     ("ts_replicate", 3, replicate),
     ("ts_reverse", 1, reverse),
-    ("ts_replace", 3, replace),
+    ("ts_replace", 3, collated::replace),
+    ("ts_replace_exact", 3, collated::replace_exact),
     ("ts_stuff", 4, stuff),
     ("ts_str", -1, number_text),
     ("ts_quotename", -1, quote_name),
@@ -91,9 +92,11 @@ const FUNCTIONS: &[(&str, i32, Run)] = &[
     ("ts_isdate", 1, is_date),
     ("ts_parsename", 2, texts::parse_name),
     ("ts_object_key", 2, texts::object_key_of),
-    ("ts_patindex", 2, texts::pattern_index),
+    ("ts_patindex", 2, collated::pattern_index),
+    ("ts_patindex_exact", 2, collated::pattern_index_exact),
     ("ts_concat_ws", -1, texts::concat_between),
-    ("ts_translate", 3, texts::translate),
+    ("ts_translate", 3, collated::translate),
+    ("ts_translate_exact", 3, collated::translate_exact),
     ("ts_soundex", 1, texts::soundex),
     ("ts_difference", 2, texts::difference),
     ("ts_datefromparts", 3, texts::date_from_parts),
@@ -120,8 +123,12 @@ const FUNCTIONS: &[(&str, i32, Run)] = &[
     ("ts_xml_exist", 2, xml::exist),
     ("ts_xml_nodes", 2, xml::nodes),
     ("ts_json_modify", 4, json::modify),
-    ("ts_greatest", -1, greatest),
-    ("ts_least", -1, least),
+    ("ts_greatest", -1, collated::greatest),
+    ("ts_greatest_cs", -1, collated::greatest_in_case),
+    ("ts_greatest_bin", -1, collated::greatest_by_code),
+    ("ts_least", -1, collated::least),
+    ("ts_least_cs", -1, collated::least_in_case),
+    ("ts_least_bin", -1, collated::least_by_code),
     ("ts_formatmessage", -1, format_message),
     ("ts_hashbytes", 3, hash_bytes),
     ("ts_degrees", 1, degrees),
@@ -627,23 +634,6 @@ fn substring(arguments: &[Value]) -> Result<Value> {
     })
 }
 
-/// The text in one case, with the number of characters unchanged.
-fn mapped<I: Iterator<Item = char>>(text: &str, to: impl Fn(char) -> I) -> String {
-    let one = |c: char| {
-        let mut all = to(c);
-        match (all.next(), all.next()) {
-            (Some(one), None) => one,
-            _ => c,
-        }
-    };
-    text.chars().map(one).collect()
-}
-
-/// Folded as SQL Server's default collations compare.
-fn folded(text: &str) -> String {
-    mapped(text, char::to_lowercase)
-}
-
 fn upper(arguments: &[Value]) -> Result<Value> {
     strict(arguments, |a| {
         Ok(Value::Text(mapped(&text(&a[0]), char::to_uppercase)))
@@ -652,21 +642,6 @@ fn upper(arguments: &[Value]) -> Result<Value> {
 
 fn lower(arguments: &[Value]) -> Result<Value> {
     strict(arguments, |a| Ok(Value::Text(folded(&text(&a[0])))))
-}
-
-fn char_index(arguments: &[Value]) -> Result<Value> {
-    strict(arguments, |a| {
-        let (what, within) = (folded(&text(&a[0])), folded(&text(&a[1])));
-        let skip = match a.get(2) {
-            Some(start) => count(start)?.unwrap_or(0).saturating_sub(1),
-            None => 0,
-        };
-        let rest: String = within.chars().skip(skip).collect();
-        Ok(Value::Int(match rest.find(&what) {
-            Some(at) if !what.is_empty() => (rest[..at].chars().count() + skip + 1) as i64,
-            _ => 0,
-        }))
-    })
 }
 
 /// Arguments: text, count, maximum number of characters (0: the maximum of a value).
@@ -694,42 +669,6 @@ fn reverse(arguments: &[Value]) -> Result<Value> {
     strict(arguments, |a| {
         Ok(Value::Text(text(&a[0]).chars().rev().collect()))
     })
-}
-
-/// Ignores case, as SQL Server's default collations do.
-fn replace(arguments: &[Value]) -> Result<Value> {
-    strict(arguments, |a| {
-        let (within, what, with) = (text(&a[0]), text(&a[1]), text(&a[2]));
-        if what.is_empty() {
-            return Ok(Value::Text(within));
-        }
-        let mut made = String::new();
-        // The rest of the text, and the position up to which its lower-case form was searched.
-        let (mut rest, mut seen) = (within.as_str(), 0);
-        let (lower, wanted) = (folded(&within), folded(&what));
-        let length = wanted.chars().count();
-        for (at, _) in lower.match_indices(&wanted) {
-            let (before, found) = split(rest, lower[seen..at].chars().count());
-            made += before;
-            made += &with;
-            rest = split(found, length).1;
-            seen = at + wanted.len();
-            if made.len() > VALUE_MAX {
-                return Err(too_much());
-            }
-        }
-        made += rest;
-        match made.len() > VALUE_MAX {
-            true => Err(too_much()),
-            false => Ok(Value::Text(made)),
-        }
-    })
-}
-
-/// Splits after that many characters.
-fn split(text: &str, characters: usize) -> (&str, &str) {
-    let at = text.char_indices().nth(characters);
-    text.split_at(at.map_or(text.len(), |(at, _)| at))
 }
 
 fn stuff(arguments: &[Value]) -> Result<Value> {
@@ -1013,40 +952,6 @@ fn top_percent(arguments: &[Value]) -> Result<Value> {
     }
 }
 
-/// The order of two values of one type.
-fn compared(a: &Value, b: &Value) -> Ordering {
-    let number = |value: &Value| match value {
-        Value::Int(n) => Some(*n as f64),
-        Value::Float(n) => Some(*n),
-        _ => None,
-    };
-    match (a, b) {
-        (Value::Int(a), Value::Int(b)) => a.cmp(b),
-        (Value::Binary(a), Value::Binary(b)) => a.cmp(b),
-        (a, b) => match (number(a), number(b)) {
-            (Some(a), Some(b)) => a.total_cmp(&b),
-            _ => Collation::default().compare(&text(a), &text(b)),
-        },
-    }
-}
-
-/// NULL where all are.
-fn greatest(arguments: &[Value]) -> Result<Value> {
-    let known = arguments.iter().filter(|v| !v.is_null());
-    Ok(known
-        .max_by(|a, b| compared(a, b))
-        .cloned()
-        .unwrap_or(Value::Null))
-}
-
-fn least(arguments: &[Value]) -> Result<Value> {
-    let known = arguments.iter().filter(|v| !v.is_null());
-    Ok(known
-        .min_by(|a, b| compared(a, b))
-        .cloned()
-        .unwrap_or(Value::Null))
-}
-
 /// FORMATMESSAGE: the text, then each argument and its type. Errors: those of RAISERROR.
 fn format_message(arguments: &[Value]) -> Result<Value> {
     let mut given = Vec::new();
@@ -1140,7 +1045,7 @@ mod tests {
         assert_eq!(made, t(&"aé-".repeat(100_000)));
         let word = "x".repeat(1 << 12);
         let arguments = [t(&word), t("X"), t(&word)];
-        assert!(replace(&arguments).is_err());
+        assert!(collated::replace(&arguments).is_err());
         // A pattern that almost matches everywhere takes no long time.
         let (text, nearly) = ("a".repeat(4 << 20), "a".repeat(2 << 20) + "b");
         assert_eq!(run("ts_replace", &[t(&text), t(&nearly), t("")]), t(&text));

@@ -19,6 +19,7 @@
 //! queries (`statement`).
 
 mod cell;
+mod collated;
 mod collation;
 mod context;
 mod datatypes;

@@ -23,7 +23,7 @@ pub(crate) struct QueryPlan {
     pub sql: String,
     pub values: Vec<Value>,
     pub columns: Vec<Column>,
-    /// The first column whose texts are compared in another way than the server's.
+    /// The first column whose texts have another collation than the server's.
     pub foreign: Option<String>,
     /// Variables to set, in the columns' order; if empty, the rows go to the client.
     pub assigns: Vec<String>,

@@ -1,4 +1,4 @@
-//! Functions about names and formats: PARSENAME, PATINDEX, CONCAT_WS, TRANSLATE, SOUNDEX, FORMAT, DATEFROMPARTS.
+//! Functions about names and formats: PARSENAME, CONCAT_WS, SOUNDEX, FORMAT, DATEFROMPARTS.
 //!
 //! Invariants
 //! - Each depends on its arguments alone, and gives NULL for what it cannot read, as in SQL Server.
@@ -6,7 +6,6 @@
 //!
 //! Leaves to others: registering them (`function.rs`).
 
-use super::like::like;
 use crate::convert::convert;
 use crate::message::{self, Message};
 use crate::value::{DateTime, Type, Value};
@@ -16,9 +15,6 @@ type Result<T> = std::result::Result<T, Message>;
 
 /// The memory of a row with one value, without its text.
 const ROW_BYTES: usize = 128;
-
-/// The most characters that PATINDEX looks at for one answer: some tenths of a second.
-const STEPS_MAX: usize = 200_000_000;
 
 fn text(value: &Value) -> String {
     match value {
@@ -250,54 +246,11 @@ fn sound(name: &str) -> Result<String> {
     }
 }
 
-/// PATINDEX: pattern, text
-pub(super) fn pattern_index(arguments: &[Value]) -> Result<Value> {
-    if arguments.iter().any(Value::is_null) {
-        return Ok(Value::Null);
-    }
-    let (pattern, text) = (text(&arguments[0]), text(&arguments[1]));
-    let fits = |text: &str, pattern: &str| {
-        let fits = like(text, pattern, None, true);
-        fits.ok_or_else(|| message::NO_PLAN.plain())
-    };
-    let Some(anywhere) = pattern.strip_prefix('%') else {
-        return Ok(Value::Int(fits(&text, &pattern)?.into()));
-    };
-    let mut steps = 0;
-    for ((at, _), number) in text.char_indices().zip(1..) {
-        steps += text.len() - at;
-        if steps > STEPS_MAX {
-            return Err(message::NO_PLAN.plain());
-        }
-        if fits(&text[at..], anywhere)? {
-            return Ok(Value::Int(number));
-        }
-    }
-    Ok(Value::Int(0))
-}
-
 /// CONCAT_WS: what stands between, texts; NULL is left out
 pub(super) fn concat_between(arguments: &[Value]) -> Result<Value> {
     let between = text(&arguments[0]);
     let all = arguments[1..].iter().filter(|v| !v.is_null()).map(text);
     Ok(Value::Text(all.collect::<Vec<_>>().join(&between)))
-}
-
-/// TRANSLATE: text, characters, their replacements
-pub(super) fn translate(arguments: &[Value]) -> Result<Value> {
-    if arguments.iter().any(Value::is_null) {
-        return Ok(Value::Null);
-    }
-    let from: Vec<char> = text(&arguments[1]).chars().collect();
-    let to: Vec<char> = text(&arguments[2]).chars().collect();
-    if from.len() != to.len() {
-        return Err(message::TRANSLATE_LENGTHS.plain());
-    }
-    let one = |c: char| {
-        let same = |f: &char| f.to_lowercase().eq(c.to_lowercase());
-        from.iter().position(same).map_or(c, |i| to[i])
-    };
-    Ok(Value::Text(text(&arguments[0]).chars().map(one).collect()))
 }
 
 /// DATEFROMPARTS: year, month, day

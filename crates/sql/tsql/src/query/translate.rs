@@ -64,7 +64,7 @@ pub(super) fn query(
 ) -> Result<QueryPlan, Message> {
     let mut translator = Translator::new(context, literals);
     let selected = translator.query(query)?;
-    let foreign = (0..selected.columns.len()).find(|i| selected.label(*i).is_foreign());
+    let foreign = (0..selected.columns.len()).find(|i| selected.label(*i).is_of_no_column());
     Ok(QueryPlan {
         foreign: foreign.map(|i| selected.columns[i].name.clone()),
         sql: selected.sql,

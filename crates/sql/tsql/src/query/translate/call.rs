@@ -23,7 +23,7 @@ use super::state::{Markup, Translator, TypedSql, direction, folded, not_here};
 use super::tables;
 use crate::convert::{PRECISION_MAX, convert};
 use crate::message::{self, Message};
-use crate::query::collation::Label;
+use crate::query::collation::{Collation, Label};
 use crate::query::moment::DatePart;
 use crate::query::number::{average, sum, wider};
 use crate::query::objects::constraint_id;
@@ -252,6 +252,17 @@ pub(super) const ELSEWHERE: &[&str] = &[
 ];
 
 /// The type of a text made of these: two bytes per character if one of them has that, `max` if the first is.
+/// The function for a collation in which upper case and lower case differ; `None`: it does not compare texts.
+fn exact(ours: &str) -> Option<&'static str> {
+    Some(match ours {
+        "ts_charindex" => "ts_charindex_exact",
+        "ts_replace" => "ts_replace_exact",
+        "ts_patindex" => "ts_patindex_exact",
+        "ts_translate" => "ts_translate_exact",
+        _ => return None,
+    })
+}
+
 fn text_of_texts(all: &[TypedSql]) -> Type {
     let kinds = || all.iter().filter_map(|t| t.kind);
     let is_max = matches!(
@@ -392,17 +403,11 @@ impl Translator<'_> {
         };
         let operation = ours.strip_prefix("ts_").unwrap_or(ours);
         let label = Label::of_all(typed.iter().map(TypedSql::text_label), operation)?;
-        let compares = [
-            "ts_charindex",
-            "ts_replace",
-            "ts_patindex",
-            "ts_translate",
-            "ts_difference",
-        ];
         let trims = ["ltrim", "rtrim", "trim"].contains(ours) && typed.len() > 1;
-        if (trims || compares.contains(ours)) && label.is_foreign() {
-            return Err(not_here(&format!("COLLATE in {name}")));
-        }
+        let exact = exact(ours);
+        // A code of DIFFERENCE is letters of one case and digits: it is the same in all collations.
+        let compares = trims || exact.is_some() || *ours == "ts_difference";
+        let is_exact = compares && label.resolved(operation)? != Collation::CaseInsensitive;
         // The result of a function of texts has their collation.
         let label = match kind.is_text() {
             true => label,
@@ -436,7 +441,7 @@ impl Translator<'_> {
                 sql.push(self.bind(Value::Int(length)));
                 Sql::call("ts_replicate", sql)
             }
-            ours => Sql::call(ours, sql),
+            ours => Sql::call(exact.filter(|_| is_exact).unwrap_or(ours), sql),
         };
         let markup = (name == "JSON_QUERY").then_some(Markup::Json);
         Ok(TypedSql::of(sql, kind).marked(markup).labelled(label))
@@ -505,16 +510,17 @@ impl Translator<'_> {
             let [value, between] = arguments.as_slice() else {
                 return Err(message::ARGUMENT_COUNT.with(&[&"string_agg", &2]));
             };
-            let value = self.expression(value)?;
+            let (value, between) = (self.expression(value)?, self.expression(between)?);
             let label = value.text_label();
             label.resolved("string_agg")?;
-            let (value, between) = (self.text_of(value), self.as_text(between)?);
+            let (value, between) = (self.text_of(value), self.text_of(between));
             let mut orders = Vec::new();
             for order in &function.within_group {
                 let typed = self.expression(&order.expr)?;
                 typed.text_label().resolved("string_agg")?;
                 orders.push(folded(&typed) + direction(order));
             }
+            let label = label.with(between.text_label(), "string_agg")?;
             let order = match orders.is_empty() {
                 true => String::new(),
                 false => format!(" ORDER BY {}", orders.join(", ")),
@@ -793,17 +799,21 @@ impl Translator<'_> {
                     all.push(self.expression(argument)?);
                 }
                 let kind = all.iter().filter_map(|t| t.kind).reduce(wider);
-                let label = Label::of_all(all.iter().map(TypedSql::text_label), "greatest")?;
-                if label.is_foreign() {
-                    return Err(not_here(&format!("COLLATE in {name}")));
-                }
+                let is_least = name == "LEAST";
+                let operation = if is_least { "least" } else { "greatest" };
+                let label = Label::of_all(all.iter().map(TypedSql::text_label), operation)?;
                 let all: Vec<_> = all.into_iter().map(|t| self.widened(t, kind)).collect();
-                let ours = if name == "LEAST" {
-                    "ts_least"
-                } else {
-                    "ts_greatest"
+                let ours = match (is_least, label.resolved(operation)?) {
+                    (true, Collation::CaseInsensitive) => "ts_least",
+                    (true, Collation::CaseSensitive) => "ts_least_cs",
+                    (true, Collation::Binary) => "ts_least_bin",
+                    (false, Collation::CaseInsensitive) => "ts_greatest",
+                    (false, Collation::CaseSensitive) => "ts_greatest_cs",
+                    (false, Collation::Binary) => "ts_greatest_bin",
                 };
-                Ok(Some(TypedSql::new(Sql::call(ours, all), kind)))
+                Ok(Some(
+                    TypedSql::new(Sql::call(ours, all), kind).labelled(label),
+                ))
             }
             ("FORMATMESSAGE", [format, given @ ..]) => {
                 let format = self.expression(format)?;

@@ -176,15 +176,20 @@ impl Translator<'_> {
             return Err(message::ARGUMENT_COUNT.with(&[&name.to_lowercase(), &most]));
         };
         let value = self.expression(value)?;
-        let (kind, label) = (value.kind, value.text_label());
+        let operation = if name == "LAG" { "lag" } else { "lead" };
+        let (kind, mut label) = (value.kind, value.text_label());
         let mut all = vec![value.sql.to_string()];
         for (i, argument) in arguments.iter().enumerate().skip(1) {
             let argument = self.expression(argument)?;
             all.push(match i {
                 1 => argument.sql.to_string(),
-                _ => self.widened(argument, kind).to_string(),
+                _ => {
+                    label = label.with(argument.text_label(), operation)?;
+                    self.widened(argument, kind).to_string()
+                }
             });
         }
+        let label = label.of_text(kind.unwrap_or(Type::Int))?;
         let sql = format!("{}({})", name.to_lowercase(), all.join(", "));
         Ok(TypedSql::new(sql, kind).labelled(label))
     }
