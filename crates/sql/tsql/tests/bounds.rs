@@ -6,6 +6,7 @@
 mod common;
 
 use common::{Stage, numbers, run, said, value};
+use longshore_tsql::Memory;
 
 #[test]
 fn nothing_runs_where_a_script_says_so() {
@@ -203,4 +204,30 @@ fn options_of_a_session_are_honoured_or_refused_and_never_passed_over() {
         said(&format!("SET XACT_ABORT OFF; {failing}; PRINT 'on'")),
         [911, 3013, 0]
     );
+}
+
+/// The values that percentiles keep are outside of SQLite's memory.
+#[test]
+fn percentiles_keep_no_more_than_a_session_can_hold_and_claim_it_from_the_memory_of_all() {
+    let query = |columns: usize| {
+        let one = "PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY CAST(value AS int)) OVER ()";
+        let all: Vec<_> = (0..columns).map(|i| format!("{one} AS p{i}")).collect();
+        let all = all.join(", ");
+        format!("SELECT TOP 1 {all} FROM GENERATE_SERIES(1, 40000)")
+    };
+    let mut stage = Stage::new();
+    let mut session = stage.session();
+    assert_eq!(value(&mut session, &query(1)), "20000.5");
+    // 1.5 MiB for each column.
+    let record = run(&mut session, &query(24));
+    assert_eq!(numbers(&record), [50000]);
+    let told = said(&record);
+    assert!(told[0].contains("more than 32 MiB together"), "{told:?}");
+    assert_eq!(value(&mut session, &query(2)), "20000.5|20000.5");
+    stage.memory = Memory::new(1 << 20);
+    let mut session = stage.session();
+    assert_eq!(numbers(&run(&mut session, &query(1))), [701]);
+    assert_eq!(value(&mut session, "SELECT 1"), "1");
+    drop(session);
+    assert_eq!(stage.memory.held(), 0);
 }

@@ -2,33 +2,59 @@
 //!
 //! Invariants
 //! - NULLs are left out; without values the result is NULL.
-//! - A partition has up to [`VALUES_MAX`] values; more are refused as too much memory.
+//! - The values that the percentiles of a query keep at one time have up to [`VALUES_MAX`] bytes together, which are claimed
+//!   from the memory of all sessions before they are used; more are refused.
 //! - The values of a partition are sorted once, however many rows it has.
 //! - The discrete percentile is one of the values: the first whose share of values up to it reaches the fraction.
 //!
 //! Leaves to others: which values are sorted, and the result's type (`translate/call.rs`).
 
 use std::cmp::Ordering;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rusqlite::Connection;
-use rusqlite::ffi;
 use rusqlite::functions::{Aggregate, Context, FunctionFlags, WindowAggregate};
 use rusqlite::types::Value;
 
-/// The most values of a partition, 32 bytes each.
-const VALUES_MAX: usize = 1 << 20;
+use crate::memory::{Claim, Memory};
+use crate::message::Message;
+use crate::variables::{VALUES_MAX, too_much};
+
+/// The place of the first values.
+const FIRST: usize = 64;
+
+/// The bytes of all values that percentiles of one connection keep.
+type Held = Arc<Mutex<Claim>>;
 
 /// The values of a partition so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Values {
     all: Vec<Value>,
+    /// Those of `all`, in `held`.
+    bytes: usize,
+    /// A panic leaves a count that is too large at most.
+    held: AssertUnwindSafe<Held>,
     is_sorted: bool,
     fraction: f64,
     is_descending: bool,
 }
 
+impl Drop for Values {
+    fn drop(&mut self) {
+        let mut held = self.held.lock();
+        let rest = held.bytes().saturating_sub(self.bytes);
+        // Shrinking always succeeds.
+        let _fits = held.resize(rest);
+    }
+}
+
 struct Percentile {
     is_discrete: bool,
+    held: Held,
+    /// The message behind the text that SQLite passes on.
+    refusal: Arc<Mutex<Option<Message>>>,
 }
 
 fn number(value: &Value) -> f64 {
@@ -47,11 +73,43 @@ fn compared(a: &Value, b: &Value) -> Ordering {
 }
 
 impl Values {
+    fn new(held: Held) -> Values {
+        Values {
+            all: Vec::new(),
+            bytes: 0,
+            held: AssertUnwindSafe(held),
+            is_sorted: false,
+            fraction: 0.0,
+            is_descending: false,
+        }
+    }
+
+    /// Errors: more bytes than a session can hold; 701.
+    fn push(&mut self, value: Value) -> Result<(), Message> {
+        if self.all.len() == self.all.capacity() {
+            let more = self.all.len().max(FIRST);
+            let bytes = more * size_of::<Value>();
+            let mut held = self.held.lock();
+            let sum = held.bytes() + bytes;
+            if sum > VALUES_MAX {
+                return Err(too_much());
+            }
+            held.resize(sum)?;
+            self.bytes += bytes;
+            drop(held);
+            self.all.reserve_exact(more);
+        }
+        self.all.push(value);
+        self.is_sorted = false;
+        Ok(())
+    }
+
     fn sort(&mut self) {
         if self.is_sorted {
             return;
         }
-        self.all.sort_by(compared);
+        // Values that count as equal are the same, and a stable sort would need more memory.
+        self.all.sort_unstable_by(compared);
         if self.is_descending {
             self.all.reverse();
         }
@@ -98,7 +156,7 @@ impl Percentile {
 
 impl Aggregate<Values, Value> for Percentile {
     fn init(&self, _: &mut Context<'_>) -> rusqlite::Result<Values> {
-        Ok(Values::default())
+        Ok(Values::new(self.held.clone()))
     }
 
     fn step(&self, context: &mut Context<'_>, values: &mut Values) -> rusqlite::Result<()> {
@@ -106,14 +164,11 @@ impl Aggregate<Values, Value> for Percentile {
         values.is_descending = context.get(2)?;
         match context.get::<Value>(0)? {
             Value::Null => {}
-            _ if values.all.len() >= VALUES_MAX => {
-                let too_much = ffi::Error::new(ffi::SQLITE_NOMEM);
-                return Err(rusqlite::Error::SqliteFailure(too_much, None));
-            }
-            value => {
-                values.all.push(value);
-                values.is_sorted = false;
-            }
+            value => values.push(value).map_err(|message| {
+                let text = message.text.clone();
+                *self.refusal.lock() = Some(message);
+                rusqlite::Error::UserFunctionError(text.into())
+            })?,
         }
         Ok(())
     }
@@ -139,10 +194,21 @@ impl WindowAggregate<Values, Value> for Percentile {
 }
 
 /// Registers them with a connection. Arguments: the value, the fraction, and whether the greatest value is first.
-pub(super) fn register(db: &Connection) -> rusqlite::Result<()> {
+pub(super) fn register(
+    db: &Connection,
+    memory: &Memory,
+    refusal: &Arc<Mutex<Option<Message>>>,
+) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
+    // A claim of nothing always fits.
+    let held: Held = Arc::new(Mutex::new(memory.claim(0).unwrap_or_default()));
     for (name, is_discrete) in [("ts_percentile_cont", false), ("ts_percentile_disc", true)] {
-        db.create_window_function(name, 3, flags, Percentile { is_discrete })?;
+        let percentile = Percentile {
+            is_discrete,
+            held: held.clone(),
+            refusal: refusal.clone(),
+        };
+        db.create_window_function(name, 3, flags, percentile)?;
     }
     Ok(())
 }
@@ -152,13 +218,15 @@ mod tests {
     use super::*;
 
     fn of(name: &str, fraction: f64, values: &[i64]) -> Value {
-        let mut values = Values {
-            all: values.iter().map(|n| Value::Integer(*n)).collect(),
-            fraction,
-            ..Values::default()
+        let mut kept = Values::new(Held::default());
+        kept.all = values.iter().map(|n| Value::Integer(*n)).collect();
+        kept.fraction = fraction;
+        let percentile = Percentile {
+            is_discrete: name == "disc",
+            held: Held::default(),
+            refusal: Arc::default(),
         };
-        let is_discrete = name == "disc";
-        Percentile { is_discrete }.of(&mut values)
+        percentile.of(&mut kept)
     }
 
     #[test]
@@ -170,6 +238,26 @@ mod tests {
         }
         assert_eq!(of("disc", 0.0, &[7, 3]), Value::Integer(3));
         assert_eq!(of("disc", 0.5, &[]), Value::Null);
+    }
+
+    #[test]
+    fn bytes_are_claimed_before_they_are_used_and_given_back() {
+        let memory = Memory::new(VALUES_MAX);
+        let held: Held = Arc::new(Mutex::new(memory.claim(0).unwrap()));
+        let mut one = Values::new(held.clone());
+        let count = 100_000;
+        for n in 0..count {
+            one.push(Value::Integer(n)).unwrap();
+            assert!(memory.held() >= one.all.capacity() * size_of::<Value>());
+        }
+        // Another one of the same query has what is left.
+        let mut other = Values::new(held.clone());
+        let refused = (0..).find_map(|n| other.push(Value::Integer(n)).err());
+        assert_eq!(refused, Some(too_much()));
+        assert!(memory.held() <= VALUES_MAX);
+        drop(other);
+        drop(one);
+        assert_eq!(memory.held(), 0);
     }
 
     #[test]

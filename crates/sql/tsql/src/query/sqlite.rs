@@ -93,7 +93,7 @@ impl Sqlite {
             db.pragma_update(None, "hard_heap_limit", HEAP_MAX)?;
             function::register(&db, &refusal, &cancel, &steps)?;
             variance::register(&db)?;
-            percentile::register(&db)?;
+            percentile::register(&db, &server.setup.memory, &refusal)?;
             single::register(&db, &refusal)?;
             collation::register(&db)?;
             let asked = move || cancel.load(Ordering::Relaxed);
