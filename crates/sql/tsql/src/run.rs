@@ -586,9 +586,7 @@ impl Session {
         }
         match self.undo() {
             Ok(said) => {
-                self.transactions = 0;
-                self.transaction_name = None;
-                self.doomed = false;
+                self.end_transaction();
                 self.say(true);
                 said
             }
@@ -960,10 +958,9 @@ impl Session {
             }
             (Transaction::Save, open) => open,
         };
-        self.doomed &= self.transactions > 0;
         if self.transactions == 0 {
-            self.transaction_name = None;
             self.forget_changes();
+            self.end_transaction();
         }
         Ok(said)
     }

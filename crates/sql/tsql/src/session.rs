@@ -209,11 +209,8 @@ impl Session {
         self.number.as_ref().is_some_and(SessionNumber::is_killed)
     }
 
-    /// Says to others what this session is now. Locks of a transaction that has ended are free.
+    /// Says to others what this session is now.
     pub(crate) fn say(&self, is_running: bool) {
-        if self.transactions == 0 {
-            self.server.locks.end_transaction(self.key);
-        }
         if let Some(number) = &self.number {
             let state = SessionState {
                 database: self.database.clone(),
@@ -242,15 +239,13 @@ impl Session {
         self.error = 0;
         self.row_count = 0;
         if !keep_transactions {
-            self.transactions = 0;
-            self.transaction_name = None;
-            self.doomed = false;
             self.undo_at_end();
         }
         self.cursors.clear();
         self.tables.clear();
         self.drop_shared();
         self.server.locks.end_own(self.key);
+            self.end_transaction();
         self.place = BatchPlace::default();
         self.identity_insert = None;
         self.master_key = None;
@@ -314,6 +309,14 @@ impl Session {
         if self.implicit && self.transactions == 0 {
             self.transactions = 1;
             self.say(true);
+    /// No transaction is open from now on, and the locks of the last one are free. Its rows are done with before.
+    pub(crate) fn end_transaction(&mut self) {
+        self.transactions = 0;
+        self.transaction_name = None;
+        self.doomed = false;
+        self.server.locks.end_transaction(self.key);
+    }
+
         }
     }
 

@@ -75,7 +75,10 @@ pub(crate) use reader::{QuerySource, Reader};
 pub(crate) use sqlite::{Sqlite, SqliteCache};
 pub(crate) use system::database_of;
 pub(crate) use texts::parts as name_parts;
-pub(crate) use translate::{NESTING_MAX, ROW_NUMBER, check_order, is_principal, parts};
+pub(crate) use translate::{
+    NESTING_MAX, ROW_NUMBER, check_order, is_of_transaction, lock_name, lock_principal, lock_word,
+    parts,
+};
 pub use view::View;
 pub(crate) use view::{declared_columns, filled};
 pub use views::views;

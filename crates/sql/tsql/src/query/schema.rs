@@ -948,7 +948,16 @@ fn sysdatabases(server: &Server, _: &str) -> Result<Vec<Vec<Value>>, Message> {
 fn requests(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
     let now = server.now();
     let activities = server.activities.lock().clone();
+    let waits = server.lock_waits();
     let row = |(id, activity): (u32, crate::server::Activity)| {
+        let wait = waits.get(&id);
+        let kind = wait.map_or(Value::Null, |wait| Value::text(wait.kind));
+        let status = if wait.is_some() {
+            "suspended"
+        } else {
+            "running"
+        };
+        let (blocker, waited) = wait.map_or((0, 0), |wait| (wait.blocker.into(), wait.waited));
         let part = super::moment::DatePart::Millisecond;
         let elapsed = super::moment::difference(part, activity.start, now).max(0);
         let percent = i64::from(activity.percent.unwrap_or(0));
@@ -962,14 +971,17 @@ fn requests(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
             ("session_id", Value::Int(id.into())),
             ("request_id", Value::Int(0)),
             ("start_time", Value::DateTime(activity.start)),
-            ("status", Value::text("running")),
+            ("status", Value::text(status)),
             ("command", Value::text(activity.command)),
             ("sql_handle", Value::Binary(id.to_be_bytes().into())),
             // The text of `dm_exec_sql_text` is that of the statement alone.
             ("statement_start_offset", Value::Int(0)),
             ("statement_end_offset", Value::Int(-1)),
             ("database_id", database.map_or(Value::Null, Value::Int)),
-            ("blocking_session_id", Value::Int(0)),
+            ("blocking_session_id", Value::Int(blocker)),
+            ("wait_type", kind.clone()),
+            ("wait_time", Value::Int(waited.min(i64::from(i32::MAX)))),
+            ("last_wait_type", kind),
             ("percent_complete", Value::Float(percent as f64)),
             ("estimated_completion_time", Value::Int(left)),
             (

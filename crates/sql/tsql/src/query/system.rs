@@ -396,22 +396,30 @@ pub(super) fn connections(server: &Server, _: &str) -> Rows {
 /// The sessions as SQL Server's table of old had them.
 pub(super) fn processes(server: &Server, _: &str) -> Rows {
     let activities = server.activities.lock().clone();
+    let waits = server.lock_waits();
     let row = |(id, facts): (u32, SessionFacts)| {
         let (login, state) = (&facts.login, &facts.state);
+        let wait = waits.get(&id);
+        let (blocker, waited) = wait.map_or((0, 0), |wait| (wait.blocker.into(), wait.waited));
         let command = match (activities.get(&id), state.is_running) {
             (Some(activity), _) => Value::text(activity.command),
             // Which statement of a batch runs is known of backups and restores only.
             (None, true) => Value::Null,
             (None, false) => Value::text("AWAITING COMMAND"),
         };
-        let status = if state.is_running {
-            "running"
-        } else {
-            "sleeping"
+        let status = match (wait, state.is_running) {
+            (Some(_), _) => "suspended",
+            (None, true) => "running",
+            (None, false) => "sleeping",
         };
         vec![
             ("spid", Value::Int(id.into())),
-            ("blocked", Value::Int(0)),
+            ("blocked", Value::Int(blocker)),
+            ("waittime", Value::Int(waited)),
+            (
+                "lastwaittype",
+                wait.map_or(Value::Null, |wait| Value::text(wait.kind)),
+            ),
             ("dbid", number_of_database(server, &state.database)),
             ("login_time", Value::DateTime(facts.since)),
             (

@@ -8,6 +8,7 @@
 //! Leaves to others: parsing (`parse.rs`); FROM (`translate/tables.rs`), expressions (`translate/expression.rs`), calls
 //! (`translate/call.rs`) and grouping (`translate/grouped.rs`); running the SQL (`sqlite.rs`).
 
+mod applock;
 mod apply;
 mod call;
 mod common;
@@ -28,7 +29,7 @@ mod tables;
 mod top;
 mod windowed;
 
-pub(crate) use lookup::is_principal;
+pub(crate) use applock::{is_of_transaction, lock_name, lock_principal, lock_word};
 pub(crate) use own::NESTING_MAX;
 pub(crate) use state::ROW_NUMBER;
 pub(crate) use tables::parts;

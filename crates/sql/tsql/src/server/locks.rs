@@ -4,12 +4,14 @@
 //! - Locks of one session never conflict with each other, whichever owner holds them.
 //! - Requests that conflict wait in their order; one of a session that holds the lock already waits for its holders only.
 //! - A request that would wait for itself, through others, is told so and does not wait.
+//! - A number for waiting is given only to a request that waits.
 //! - A session holds a bounded number of names.
 //!
 //! Leaves to others: the procedures and their messages (`statement/applock.rs`), and how long a request waits.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -49,18 +51,23 @@ impl LockModes {
         found.map(|(bit, ..)| LockModes(*bit))
     }
 
-    /// As APPLOCK_MODE shows them.
-    pub fn name(self) -> &'static str {
+    /// As APPLOCK_MODE shows them, and as views name a wait for them.
+    fn words(self) -> (&'static str, &'static str) {
         let has = |bit| self.0 & bit != 0;
         match () {
-            () if has(EXCLUSIVE) => "Exclusive",
-            () if has(UPDATE) && has(INTENT_EXCLUSIVE) => "UpdateIntentExclusive",
-            () if has(UPDATE) => "Update",
-            () if has(SHARED) && has(INTENT_EXCLUSIVE) => "SharedIntentExclusive",
-            () if has(SHARED) => "Shared",
-            () if has(INTENT_EXCLUSIVE) => "IntentExclusive",
-            () => "IntentShared",
+            () if has(EXCLUSIVE) => ("Exclusive", "LCK_M_X"),
+            () if has(UPDATE) && has(INTENT_EXCLUSIVE) => ("UpdateIntentExclusive", "LCK_M_UIX"),
+            () if has(UPDATE) => ("Update", "LCK_M_U"),
+            () if has(SHARED) && has(INTENT_EXCLUSIVE) => ("SharedIntentExclusive", "LCK_M_SIX"),
+            () if has(SHARED) => ("Shared", "LCK_M_S"),
+            () if has(INTENT_EXCLUSIVE) => ("IntentExclusive", "LCK_M_IX"),
+            () => ("IntentShared", "LCK_M_IS"),
         }
+    }
+
+    /// As APPLOCK_MODE shows them.
+    pub fn name(self) -> &'static str {
+        self.words().0
     }
 
     fn conflicts_with(self, other: LockModes) -> bool {
@@ -83,7 +90,20 @@ pub(crate) struct LockName {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LockOwner {
     pub session: SessionKey,
+    /// The session's `@@SPID`, for views.
+    pub number: u32,
     pub is_transaction: bool,
+}
+
+/// A session that waits for a lock, for views.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LockWait {
+    /// The `@@SPID` of one of the sessions that it waits for.
+    pub blocker: u32,
+    /// As `sys.dm_exec_requests` names it: `LCK_M_X`.
+    pub kind: &'static str,
+    /// Milliseconds.
+    pub waited: i64,
 }
 
 #[derive(Debug)]
@@ -99,6 +119,8 @@ struct Waiter {
     owner: LockOwner,
     modes: LockModes,
     ticket: u64,
+    /// The clock's time at which it began to wait.
+    since: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -109,13 +131,13 @@ struct AppLock {
 }
 
 impl AppLock {
-    /// The sessions that keep a request from being granted. `before`: the ticket of a request that waits already.
+    /// Those who keep a request from being granted. `before`: the ticket of a request that waits already.
     fn blockers(
         &self,
         owner: LockOwner,
         modes: LockModes,
         before: u64,
-    ) -> impl Iterator<Item = SessionKey> {
+    ) -> impl Iterator<Item = LockOwner> {
         let own = owner.session;
         let others = self.held.iter().filter(move |h| h.owner.session != own);
         let held = others.filter(move |h| modes.conflicts_with(h.modes));
@@ -124,8 +146,7 @@ impl AppLock {
             let is_other = w.owner.session != own && w.ticket < before;
             !converts && is_other && modes.conflicts_with(w.modes)
         });
-        held.map(|h| h.owner.session)
-            .chain(earlier.map(|w| w.owner.session))
+        held.map(|h| h.owner).chain(earlier.map(|w| w.owner))
     }
 
     fn grant(&mut self, owner: LockOwner, modes: LockModes) {
@@ -147,6 +168,8 @@ impl AppLock {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LockAnswer {
     Granted,
+    /// Another session is in the way, and the request does not wait.
+    Taken,
     /// It waits under this number.
     Waits(u64),
     /// Others wait for this session, directly or not, and it would wait for them.
@@ -163,9 +186,9 @@ struct LockTable {
 
 impl LockTable {
     /// Whether a session that waits for these waits for `session`, too.
-    fn leads_to(&self, session: SessionKey, first: Vec<SessionKey>) -> bool {
+    fn leads_to(&self, session: SessionKey, first: Vec<LockOwner>) -> bool {
         let (mut open, mut seen) = (first, Vec::new());
-        while let Some(next) = open.pop() {
+        while let Some(next) = open.pop().map(|owner| owner.session) {
             if next == session {
                 return true;
             }
@@ -206,13 +229,13 @@ impl AppLocks {
         done
     }
 
-    /// Asks for a lock. `waits`: a place in the queue is kept where it cannot be granted.
+    /// Asks for a lock. `since`: the clock's time, for a request that waits where it cannot be granted.
     pub fn ask(
         &self,
         name: &LockName,
         owner: LockOwner,
         modes: LockModes,
-        waits: bool,
+        since: Option<Duration>,
     ) -> LockAnswer {
         self.change(|table| {
             let holds = |lock: &AppLock| lock.held.iter().any(|h| h.owner.session == owner.session);
@@ -226,18 +249,21 @@ impl AppLocks {
                 lock.grant(owner, modes);
                 return LockAnswer::Granted;
             }
+            let Some(since) = since else {
+                return LockAnswer::Taken;
+            };
             if table.leads_to(owner.session, blockers) {
                 return LockAnswer::Deadlock;
             }
             table.tickets += 1;
             let ticket = table.tickets;
-            if waits && let Some(lock) = table.all.get_mut(name) {
-                lock.waiters.push(Waiter {
-                    owner,
-                    modes,
-                    ticket,
-                });
-            }
+            let lock = table.all.entry(name.clone()).or_default();
+            lock.waiters.push(Waiter {
+                owner,
+                modes,
+                ticket,
+                since,
+            });
             LockAnswer::Waits(ticket)
         })
     }
@@ -304,6 +330,32 @@ impl AppLocks {
         lock.is_none_or(|lock| lock.blockers(owner, modes, u64::MAX).next().is_none())
     }
 
+    /// The sessions that wait, by their `@@SPID`. `now`: the clock's time.
+    pub fn waits(&self, now: Duration) -> BTreeMap<u32, LockWait> {
+        let mut waits = BTreeMap::new();
+        if self.names.load(Ordering::Relaxed) == 0 {
+            return waits;
+        }
+        let table = self.table.lock();
+        for lock in table.all.values() {
+            for waiter in &lock.waiters {
+                // One that nobody is in the way of has not looked yet.
+                let mut blockers = lock.blockers(waiter.owner, waiter.modes, waiter.ticket);
+                let Some(blocker) = blockers.next() else {
+                    continue;
+                };
+                let waited = now.saturating_sub(waiter.since).as_millis();
+                let wait = LockWait {
+                    blocker: blocker.number,
+                    kind: waiter.modes.words().1,
+                    waited: i64::try_from(waited).unwrap_or(i64::MAX),
+                };
+                waits.insert(waiter.owner.number, wait);
+            }
+        }
+        waits
+    }
+
     /// A session has no transaction now.
     pub fn end_transaction(&self, session: SessionKey) {
         self.end(|owner| owner.session == session && owner.is_transaction);
@@ -326,6 +378,7 @@ impl AppLocks {
         self.change(|table| {
             table.all.retain(|_, lock| {
                 lock.held.retain(|h| !is_gone(&h.owner));
+                lock.waiters.retain(|w| !is_gone(&w.owner));
                 !lock.held.is_empty() || !lock.waiters.is_empty()
             });
         });
@@ -347,8 +400,13 @@ mod tests {
     fn of(session: SessionKey) -> LockOwner {
         LockOwner {
             session,
+            number: number(session),
             is_transaction: false,
         }
+    }
+
+    fn number(session: SessionKey) -> u32 {
+        u32::try_from(session).unwrap() + 50
     }
 
     fn modes(name: &str) -> LockModes {
@@ -379,18 +437,19 @@ mod tests {
     fn a_lock_is_held_in_all_modes_and_released_as_often_as_it_was_asked_for() {
         let locks = AppLocks::default();
         let (a, x) = (name("a"), name("x"));
-        let ask = |n: &LockName, owner, mode| locks.ask(n, owner, modes(mode), false);
+        let ask = |n: &LockName, owner, mode| locks.ask(n, owner, modes(mode), None);
         assert_eq!(ask(&a, of(1), "Shared"), LockAnswer::Granted);
         assert_eq!(ask(&a, of(1), "IntentExclusive"), LockAnswer::Granted);
         assert_eq!(
             locks.held(&a, of(1)).unwrap().name(),
             "SharedIntentExclusive"
         );
-        assert!(matches!(ask(&a, of(2), "Shared"), LockAnswer::Waits(_)));
+        assert_eq!(ask(&a, of(2), "Shared"), LockAnswer::Taken);
         assert_eq!(ask(&a, of(2), "IntentShared"), LockAnswer::Granted);
         // The transaction of the same session is no other session.
         let transaction = LockOwner {
             session: 1,
+            number: number(1),
             is_transaction: true,
         };
         assert_eq!(ask(&x, of(1), "Exclusive"), LockAnswer::Granted);
@@ -412,7 +471,8 @@ mod tests {
     fn requests_wait_in_their_order_and_a_circle_is_told() {
         let locks = AppLocks::default();
         let (a, b) = (name("a"), name("b"));
-        let ask = |n: &LockName, session, mode| locks.ask(n, of(session), modes(mode), true);
+        let since = Duration::from_millis(100);
+        let ask = |n: &LockName, session, mode| locks.ask(n, of(session), modes(mode), Some(since));
         assert_eq!(ask(&a, 1, "Shared"), LockAnswer::Granted);
         let LockAnswer::Waits(second) = ask(&a, 2, "Exclusive") else {
             panic!("granted to two");
@@ -422,6 +482,16 @@ mod tests {
             panic!("overtaken");
         };
         assert!(!locks.is_granted(&a, third));
+        let wait = |blocker, kind| LockWait {
+            blocker: number(blocker),
+            kind,
+            waited: 40,
+        };
+        let both = [
+            (number(2), wait(1, "LCK_M_X")),
+            (number(3), wait(2, "LCK_M_S")),
+        ];
+        assert_eq!(locks.waits(Duration::from_millis(140)), both.into());
         assert_eq!(ask(&b, 2, "Exclusive"), LockAnswer::Granted);
         assert_eq!(ask(&b, 1, "Exclusive"), LockAnswer::Deadlock);
         assert!(locks.release(&a, of(1)));
@@ -433,6 +503,8 @@ mod tests {
             panic!("granted to two");
         };
         locks.end_session(3);
+        // One that nobody is in the way of waits for nobody.
+        assert!(locks.waits(since).is_empty());
         locks.give_up(&a, fourth);
         assert_eq!(locks.names.load(Ordering::Relaxed), 0);
     }

@@ -33,7 +33,9 @@ use parking_lot::Mutex;
 pub(crate) use self::credentials::CredentialRow;
 pub use self::database::{Database, Databases, Unusable};
 pub(crate) use self::keys::{KeyError, Keys, OpenMaster, master_context, text_of_date};
-pub(crate) use self::locks::{AppLocks, LOCKS_MAX, LockAnswer, LockModes, LockName, LockOwner};
+pub(crate) use self::locks::{
+    AppLocks, LOCKS_MAX, LockAnswer, LockModes, LockName, LockOwner, LockWait,
+};
 pub(crate) use self::objects::is_shared;
 pub(crate) use self::open::{OpenTables, SessionKey};
 use self::persistent::PersistentState;
@@ -213,6 +215,11 @@ impl Server {
     /// The catalog; created if it is missing.
     pub(crate) fn catalog(&self) -> Result<Catalog, Message> {
         self.kept.catalog()
+    }
+
+    /// The sessions that wait for a lock, by their numbers.
+    pub(crate) fn lock_waits(&self) -> BTreeMap<u32, LockWait> {
+        self.locks.waits(self.setup.context.clock.now())
     }
 
     pub(crate) fn session_key(&self) -> SessionKey {

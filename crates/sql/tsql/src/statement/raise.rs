@@ -137,8 +137,7 @@ fn unknown(number: i64, severity: i64, state: u8) -> Message {
 fn end_session(session: &mut Session, raised: Message, out: &mut Out) -> Flow {
     let (number, severity) = (raised.number, raised.severity);
     session.error = number;
-    session.transactions = 0;
-    session.doomed = false;
+    session.end_transaction();
     out.say(raised)?;
     out.say(message::USER_ERROR_ENDS.with(&[&session.id(), &number, &severity]))?;
     out.say(message::SESSION_KILLED.plain())?;

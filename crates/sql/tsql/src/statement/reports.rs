@@ -91,11 +91,14 @@ pub(super) fn who(session: &mut Session, arguments: &Arguments, out: &mut Out) -
     out.sink
         .columns(&columns.map(|(name, kind)| Column::new(name, kind)))?;
     let activities = session.server.activities.lock().clone();
+    let waits = session.server.lock_waits();
     let count = chosen.len() as u64;
     for (id, facts) in chosen {
-        let status = match facts.state.is_running {
-            true => "runnable",
-            false => "sleeping",
+        let blocker = waits.get(&id).map(|wait| wait.blocker);
+        let status = match (blocker, facts.state.is_running) {
+            (Some(_), _) => "suspended",
+            (None, true) => "runnable",
+            (None, false) => "sleeping",
         };
         let command = command_of(session, id, &facts, &activities);
         out.sink.row(&[
@@ -104,7 +107,7 @@ pub(super) fn who(session: &mut Session, arguments: &Arguments, out: &mut Out) -
             Value::text(status),
             Value::Text(facts.login.user),
             Value::Text(facts.login.host),
-            Value::text("0    "),
+            Value::text(format!("{:<5}", blocker.unwrap_or(0))),
             Value::Text(facts.state.database),
             command,
             Value::Int(0),
@@ -135,11 +138,14 @@ pub(super) fn who_2(session: &mut Session, arguments: &Arguments, out: &mut Out)
     out.sink
         .columns(&columns.map(|(name, kind)| Column::new(name, kind)))?;
     let activities = session.server.activities.lock().clone();
+    let waits = session.server.lock_waits();
     let count = chosen.len() as u64;
     for (id, facts) in chosen {
-        let status = match facts.state.is_running {
-            true => "RUNNABLE",
-            false => "sleeping",
+        let blocker = waits.get(&id).map(|wait| wait.blocker);
+        let status = match (blocker, facts.state.is_running) {
+            (Some(_), _) => "SUSPENDED",
+            (None, true) => "RUNNABLE",
+            (None, false) => "sleeping",
         };
         let command = command_of(session, id, &facts, &activities);
         let begun = facts.begun.unwrap_or(facts.since);
@@ -154,7 +160,7 @@ pub(super) fn who_2(session: &mut Session, arguments: &Arguments, out: &mut Out)
             Value::text(status),
             Value::Text(facts.login.user),
             Value::text(host),
-            Value::text("  .  "),
+            Value::Text(blocker.map_or("  .  ".to_owned(), |blocker| format!("{blocker:<5}"))),
             Value::Text(facts.state.database),
             command,
             Value::Null,

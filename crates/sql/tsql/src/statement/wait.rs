@@ -1,7 +1,7 @@
-//! WAITFOR: for a time, or up to a time of day.
+//! WAITFOR: for a time, or up to a time of day; and the loop of everything that waits.
 //!
 //! Invariants
-//! - A cancel ends the wait within [`TURN`]: the client's, the server's end, and that of a client that is gone.
+//! - A cancel ends a wait within [`TURN`]: the client's, KILL, the server's end, and that of a client that is gone.
 //! - The clock of the server's machine counts; a time of day that has passed is tomorrow's.
 //!
 //! Leaves to others: the times of literals, which the parser reads (`syntax/wait.rs`).
@@ -14,9 +14,40 @@ use crate::session::Session;
 use crate::syntax::{Operand, parse_time};
 use crate::value::{Type, Value};
 
-/// How long a cancel may go unseen.
-const TURN: Duration = Duration::from_millis(50);
+/// How long a cancel, or what is waited for, may go unseen.
+const TURN: Duration = Duration::from_millis(20);
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// How a wait ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WaitEnd {
+    Done,
+    TooLate,
+    Cancelled,
+}
+
+/// Waits until something is done, for that long at most; `None`: without end.
+pub(super) fn wait_until(
+    session: &Session,
+    how_long: Option<Duration>,
+    mut is_done: impl FnMut() -> bool,
+) -> WaitEnd {
+    let clock = session.server.setup.context.clock.clone();
+    let end = how_long.map(|how_long| clock.now() + how_long);
+    loop {
+        if session.is_cancelled() {
+            return WaitEnd::Cancelled;
+        }
+        if is_done() {
+            return WaitEnd::Done;
+        }
+        let left = end.map_or(TURN, |end| end.saturating_sub(clock.now()));
+        if left.is_zero() {
+            return WaitEnd::TooLate;
+        }
+        clock.sleep(left.min(TURN));
+    }
+}
 
 pub(crate) fn wait(session: &mut Session, until: bool, time: &Operand) -> Flow {
     session.row_count = 0;
@@ -38,22 +69,12 @@ pub(crate) fn wait(session: &mut Session, until: bool, time: &Operand) -> Flow {
     };
     let database = session.database.clone();
     session.enter("WAITFOR", &database);
-    let clock = session.server.setup.context.clock.clone();
-    let end = how_long.map(|ms| clock.now() + Duration::from_millis(ms));
-    let mut ended = Ok(());
-    loop {
-        if session.is_cancelled() {
-            ended = Err(message::ABORTED.plain().into());
-            break;
-        }
-        let left = end.map_or(TURN, |end| end.saturating_sub(clock.now()));
-        if left.is_zero() {
-            break;
-        }
-        clock.sleep(left.min(TURN));
-    }
+    let ended = wait_until(session, how_long.map(Duration::from_millis), || false);
     session.leave();
-    ended
+    match ended {
+        WaitEnd::Cancelled => Err(message::ABORTED.plain().into()),
+        WaitEnd::Done | WaitEnd::TooLate => Ok(()),
+    }
 }
 
 enum Time {

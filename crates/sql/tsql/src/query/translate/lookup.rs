@@ -9,7 +9,7 @@ use sqlparser::ast::Expr;
 
 use super::state::{Translator, TypedSql, not_here};
 use crate::flow::SYSTEM_DATABASES;
-use crate::message::{self, Message};
+use crate::message::Message;
 use crate::query::collation;
 use crate::query::context::QueryContext;
 use crate::query::datatypes::SYSTEM_TYPES;
@@ -21,7 +21,7 @@ use crate::query::sql::Sql;
 use crate::query::texts::{object_key, parts as name_parts};
 use crate::query::views::{number_of, views};
 use crate::server::objects::StoredObject;
-use crate::server::{LockModes, LockName, LockOwner, Server, is_shared};
+use crate::server::{Server, is_shared};
 use crate::tables::TableRow;
 use crate::value::{Type, Value};
 
@@ -187,7 +187,7 @@ const OWNER: &str = "sa";
 const USERS: &[&str] = &["guest", "INFORMATION_SCHEMA", "sys"];
 
 /// Whether a database has a user or a role of this name.
-pub(crate) fn is_principal(name: &str) -> bool {
+pub(super) fn is_principal(name: &str) -> bool {
     let roles = DATABASE_ROLES.iter().map(|(role, _)| *role);
     let mut all = roles.chain(USERS.iter().copied()).chain([DBO]);
     all.any(|known| known.eq_ignore_ascii_case(name))
@@ -230,74 +230,6 @@ impl Translator<'_> {
         let mut all = columns.into_iter().flatten();
         let found = all.find(|c| c.name.eq_ignore_ascii_case(column));
         found.map_or(Value::Null, |c| Value::Int(facts(c.kind)[1]))
-    }
-
-    /// APPLOCK_MODE and APPLOCK_TEST. Errors: 174, 1202, 1224, 1225, 1226, 3918.
-    pub(super) fn of_lock(
-        &self,
-        name: &str,
-        arguments: &[Value],
-    ) -> Result<Option<(Type, Value)>, Message> {
-        let by = name.to_lowercase();
-        let (principal, resource, mode, owner) = match (name, arguments) {
-            ("APPLOCK_MODE", [principal, resource, owner]) => (principal, resource, None, owner),
-            ("APPLOCK_TEST", [principal, resource, mode, owner]) => {
-                (principal, resource, Some(mode), owner)
-            }
-            ("APPLOCK_MODE", _) => return Err(message::ARGUMENT_COUNT.with(&[&by, &3])),
-            ("APPLOCK_TEST", _) => return Err(message::ARGUMENT_COUNT.with(&[&by, &4])),
-            _ => return Ok(None),
-        };
-        let context = &self.context;
-        let principal = principal.to_string();
-        if !is_principal(&principal) {
-            return Err(message::PRINCIPAL_UNKNOWN.with(&[&principal]));
-        }
-        if resource.is_null() {
-            return Err(message::LOCK_RESOURCE.with(&[&by]));
-        }
-        let word = |value: &Value| value.to_string().trim_end().to_ascii_lowercase();
-        let is_transaction = match owner.is_null() {
-            true => true,
-            false => match word(owner).as_str() {
-                "transaction" => true,
-                "session" => false,
-                _ => return Err(message::LOCK_OWNER.with(&[&by])),
-            },
-        };
-        let modes = match mode {
-            None => None,
-            Some(mode) => {
-                let known = LockModes::named(&word(mode));
-                Some(known.ok_or_else(|| message::LOCK_MODE.with(&[&by]))?)
-            }
-        };
-        if is_transaction && context.transactions == 0 {
-            let mut outside = message::LOCK_OUTSIDE_TRANSACTION.plain();
-            outside.state = 2;
-            return Err(outside);
-        }
-        let name = LockName {
-            database: context.database.to_lowercase(),
-            principal: principal.to_lowercase(),
-            resource: resource.to_string().chars().take(255).collect(),
-        };
-        let owner = LockOwner {
-            session: context.key,
-            is_transaction,
-        };
-        let locks = &context.server.locks;
-        Ok(Some(match modes {
-            Some(modes) => {
-                let is_free = locks.is_free(&name, owner, modes);
-                (Type::SmallInt, Value::Int(is_free.into()))
-            }
-            None => {
-                let held = locks.held(&name, owner);
-                let shown = held.map_or("NoLock", LockModes::name);
-                (Type::nvarchar(32), Value::text(shown))
-            }
-        }))
     }
 
     /// The last number that a table's identity column got, its seed and its step.
