@@ -5,12 +5,16 @@
 //!   length, money is rounded, other numbers are truncated.
 //! - A value that has no form in the new type is an error; no conversion invents one.
 //!
-//! Leaves to others: arithmetic and comparison (`value.rs`), the forms of dates (`query/moment.rs`), and which of two types
+//! Leaves to others: arithmetic and comparison (`value.rs`), reading dates (`dates.rs`), and which of two types
 //! an operator converts to (`query/translate`).
+
+use std::borrow::Cow;
 
 use jiff::civil;
 use uuid::Uuid;
 
+use crate::dates::{DateOrder, is_date_form, parse_styled, reordered, without_offset};
+pub use crate::dates::{parse_date_time, parse_moment};
 use crate::message::{
     CANNOT_CONVERT, DATE_OUT_OF_RANGE, Message, NO_ROOM, NOT_A_DATE, NOT_A_GUID, NOT_CONVERTIBLE,
     NOT_MONEY, OUT_OF_RANGE, OVERFLOW, STYLE_NOT_FOR, STYLE_UNKNOWN,
@@ -82,6 +86,26 @@ pub fn convert_from(value: &Value, from: Type, to: Type) -> Result<Value, Messag
         }
         _ => convert(value, to).map_err(|refused| of_type(refused, value, from, to)),
     }
+}
+
+/// A value as conversions to a type read it: a text that is a date in an order of day, month and year.
+fn in_order(value: &Value, to: Type, order: DateOrder) -> Cow<'_, Value> {
+    match value {
+        Value::Text(text) if to.is_moment() && order != DateOrder::default() => {
+            Cow::Owned(Value::Text(reordered(text, to, order).into_owned()))
+        }
+        value => Cow::Borrowed(value),
+    }
+}
+
+/// The same as [`convert`], for a text that may be a date in an order.
+pub fn convert_given(value: &Value, to: Type, order: DateOrder) -> Result<Value, Message> {
+    convert(&in_order(value, to, order), to)
+}
+
+/// The same as [`convert_from`], for a text that may be a date in an order.
+pub fn convert_in(value: &Value, from: Type, to: Type, order: DateOrder) -> Result<Value, Message> {
+    convert_from(&in_order(value, to, order), from, to)
 }
 
 /// A refusal that names the type of a text as the text's own.
@@ -564,153 +588,6 @@ pub fn parse_decimal(text: &str, scale: u8) -> Option<Option<i128>> {
     Some(Some(if negative { -number } else { number }))
 }
 
-/// A moment, with its offset from UTC in minutes if it has one: in UTC followed by the offset (`…Z+02:00`), as queries
-/// store it, or as scripts write it.
-pub fn parse_moment(text: &str) -> Option<(DateTime, Option<i16>)> {
-    let text = text.trim();
-    let Some((before, offset)) = split_offset(text) else {
-        let zone = text.ends_with(['Z', 'z']).then_some(0);
-        return Some((parse_date_time(text)?, zone));
-    };
-    let minutes = jiff::SignedDuration::from_mins(offset.into());
-    let at = match before.strip_suffix('Z') {
-        Some(utc) => parse_date_time(utc)?.checked_add(minutes).ok()?,
-        None => parse_date_time(before)?,
-    };
-    Some((at, Some(offset)))
-}
-
-/// The text before `+02:00`, and the offset in minutes.
-fn split_offset(text: &str) -> Option<(&str, i16)> {
-    let at = text.len().checked_sub(6)?;
-    let (before, offset) = (text.get(..at)?, text.get(at..)?);
-    let (hours, minutes) = offset.get(1..)?.split_once(':')?;
-    let digits = |s: &str| match s.len() == 2 && s.bytes().all(|b| b.is_ascii_digit()) {
-        true => s.parse::<i16>().ok(),
-        false => None,
-    };
-    let minutes = digits(hours)? * 60 + digits(minutes)?;
-    // A date with dashes has no time after it.
-    let has_time = before.contains(':') && minutes <= 14 * 60;
-    match (offset.chars().next()?, has_time) {
-        ('+', true) => Some((before.trim_end(), minutes)),
-        ('-', true) => Some((before.trim_end(), -minutes)),
-        _ => None,
-    }
-}
-
-/// Parses the forms of a moment that scripts use. Zones other than `Z` are refused.
-pub fn parse_date_time(text: &str) -> Option<DateTime> {
-    let text = text.trim();
-    if text.is_empty() {
-        return Some(civil::date(1900, 1, 1).at(0, 0, 0, 0));
-    }
-    let text = text.strip_suffix(['Z', 'z']).unwrap_or(text);
-    // The parsers below accept a zone after the time, and ignore it.
-    let time = match text.split_once(['T', 't', ' ']) {
-        Some((_, time)) => time,
-        None if text.contains(':') => text,
-        None => "",
-    };
-    if time.contains(['+', '-', '[']) {
-        return None;
-    }
-    if let Ok(at) = text.parse::<DateTime>() {
-        return Some(at);
-    }
-    // A time alone is on the first of January 1900.
-    if let Some(time) = parse_time(text).filter(|_| text.contains(':')) {
-        return Some(civil::date(1900, 1, 1).to_datetime(time));
-    }
-    if let Some((date, time)) = text.split_once([' ', 'T'])
-        && let Some(date) = parse_date(date)
-    {
-        return Some(date.to_datetime(parse_time(time.trim())?));
-    }
-    if let Some(date) = parse_date(text).or_else(|| spelled_date(text)) {
-        return Some(date.to_datetime(civil::Time::midnight()));
-    }
-    // The time after a date in words begins before its first colon.
-    let begin = text[..text.find(':')?].rfind(' ')?;
-    let date = spelled_date(text[..begin].trim_end())?;
-    Some(date.to_datetime(parse_time(text[begin..].trim_start())?))
-}
-
-fn parse_date(text: &str) -> Option<civil::Date> {
-    if text.len() == 8 && text.bytes().all(|b| b.is_ascii_digit()) {
-        return civil::Date::strptime("%Y%m%d", text).ok();
-    }
-    // A year alone, or two digits each of year, month and day.
-    if matches!(text.len(), 4 | 6) && text.bytes().all(|b| b.is_ascii_digit()) {
-        let part = |from: usize| text.get(from..from + 2)?.parse::<i16>().ok();
-        return match text.len() {
-            4 => civil::Date::new(text.parse().ok()?, 1, 1).ok(),
-            _ => {
-                let (month, day) = (part(2)? as i8, part(4)? as i8);
-                civil::Date::new(of_century(part(0)?), month, day).ok()
-            }
-        };
-    }
-    let parts: Vec<&str> = text.split(['-', '/', '.']).collect();
-    let [a, b, c] = parts.as_slice() else {
-        return None;
-    };
-    let number = |s: &&str| s.parse::<i16>().ok();
-    let (a_len, c_len) = (a.len(), c.len());
-    let (a, b, c) = (number(a)?, number(b)?, number(c)?);
-    // Year first, or as in the United States, month first.
-    let (year, month, day) = match (a_len, c_len) {
-        (4, _) => (a, b, c),
-        (_, 4) => (c, a, b),
-        (1 | 2, 1 | 2) => (of_century(c), a, b),
-        _ => return None,
-    };
-    civil::Date::new(year, month.try_into().ok()?, day.try_into().ok()?).ok()
-}
-
-/// A year of two digits: up to 49 it is in this century, as `two digit year cutoff` is by default.
-fn of_century(year: i16) -> i16 {
-    year + if year < 50 { 2000 } else { 1900 }
-}
-
-/// `Jan 31, 2027` and `31 January 2027`.
-fn spelled_date(text: &str) -> Option<civil::Date> {
-    let formats = ["%b %d, %Y", "%b %d %Y", "%B %d, %Y", "%d %b %Y", "%d %B %Y"];
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    formats
-        .iter()
-        .find_map(|format| civil::Date::strptime(format, &text).ok())
-}
-
-fn parse_time(text: &str) -> Option<civil::Time> {
-    let upper = text.to_ascii_uppercase();
-    let (clock, afternoon) = match (upper.strip_suffix("PM"), upper.strip_suffix("AM")) {
-        (Some(clock), _) => (clock.trim(), Some(true)),
-        (_, Some(clock)) => (clock.trim(), Some(false)),
-        _ => (upper.as_str(), None),
-    };
-    let whole = match (clock.matches(':').count(), clock.rsplit_once(':')) {
-        (1, _) => format!("{clock}:00"),
-        // The older types put a colon before the milliseconds.
-        (3, Some((before, ms))) => format!("{before}.{ms:0>3}"),
-        _ => clock.to_owned(),
-    };
-    let padded = match whole.find(':') {
-        Some(1) => format!("0{whole}"),
-        _ => whole,
-    };
-    let time: civil::Time = padded.parse().ok()?;
-    let hour = match (afternoon, time.hour()) {
-        (None, hour) => hour,
-        (Some(_), 0 | 13..) => return None,
-        (Some(false), 12) => 0,
-        (Some(true), 12) => 12,
-        (Some(false), hour) => hour,
-        (Some(true), hour) => hour + 12,
-    };
-    civil::Time::new(hour, time.minute(), time.second(), time.subsec_nanosecond()).ok()
-}
-
 fn date_time(value: &Value) -> Result<DateTime, Message> {
     let at = match value {
         Value::DateTime(at) => Some(*at),
@@ -758,32 +635,6 @@ fn after_days(days: f64) -> Option<DateTime> {
     let span = jiff::SignedDuration::from_millis(is_near.then_some(ms as i64)?);
     let at = day_zero().checked_add(span).ok()?;
     Some(at).filter(|at| at.year() >= FIRST_YEAR)
-}
-
-/// Whether a text that is no moment has the form of one, and only its numbers are too large.
-fn is_date_form(text: &str) -> bool {
-    let text = text.trim();
-    let (date, time) = text.split_once([' ', 'T']).unwrap_or((text, ""));
-    let is_number =
-        |part: &str| (1..=4).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
-    let parts: Vec<&str> = date.split(['-', '/', '.']).collect();
-    let is_date = match parts.as_slice() {
-        [one] => one.len() == 8 && one.bytes().all(|b| b.is_ascii_digit()),
-        parts => parts.len() == 3 && parts.iter().all(|part| is_number(part)),
-    };
-    let is_time = |time: &str| {
-        let parts = time.split([':', '.']);
-        time.is_empty()
-            || time.contains(':') && parts.clone().count() <= 4 && parts.clone().all(is_number)
-    };
-    is_date && is_time(time)
-}
-
-/// `datetime` and `smalldatetime` accept no offset, since they would lose it; they ignore `Z`.
-fn without_offset(text: &str) -> Option<DateTime> {
-    let (at, offset) = parse_moment(text)?;
-    let is_plain = offset.is_none() || text.trim_end().ends_with(['Z', 'z']);
-    is_plain.then_some(at)
 }
 
 /// The first year of `datetime`.
@@ -1029,35 +880,6 @@ fn time_text(at: DateTime, kind: Type, style: i64) -> String {
     }
 }
 
-/// Parses a text in one of CONVERT's styles: only the order of day and month depends on the style.
-pub fn parse_styled(text: &str, style: i64) -> Option<(DateTime, Option<i16>)> {
-    let day_first = matches!(style, 3 | 4 | 5 | 103 | 104 | 105);
-    let text = text.trim();
-    let (date, rest) = text.split_once(' ').unwrap_or((text, ""));
-    let parts: Vec<&str> = date.split(['-', '/', '.']).collect();
-    let short = |year: &str| {
-        Some(of_century(
-            year.parse().ok().filter(|y| (0..100).contains(y))?,
-        ))
-    };
-    match parts.as_slice() {
-        [day, month, year] if day_first && year.len() == 4 => {
-            parse_moment(format!("{year}-{month:0>2}-{day:0>2} {rest}").trim_end())
-        }
-        [day, month, year] if day_first && year.len() == 2 && day.len() <= 2 => {
-            let year = short(year)?;
-            parse_moment(format!("{year}-{month:0>2}-{day:0>2} {rest}").trim_end())
-        }
-        // With the year first, the day cannot be determined.
-        [_, _, _] if day_first => None,
-        [year, month, day] if matches!(style, 2 | 11) && year.len() == 2 && day.len() <= 2 => {
-            let year = short(year)?;
-            parse_moment(format!("{year}-{month:0>2}-{day:0>2} {rest}").trim_end())
-        }
-        _ => parse_moment(text),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -1087,41 +909,6 @@ mod tests {
         assert_eq!(parse_decimal(&format!("{}.5", i128::MAX), 0), Some(None));
         for text in ["", ".", "-", "1.2.3", "1e5", "é"] {
             assert_eq!(parse_decimal(text, 2), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn moments_are_read_in_the_spellings_of_scripts() {
-        let at = |text| parse_date_time(text).map(|at| date_time_text(&at));
-        let noon = Some("2027-01-31 12:30:00.000".to_owned());
-        for text in [
-            "2027-01-31 12:30",
-            "2027-01-31T12:30:00",
-            "20270131 12:30:00",
-            "01/31/2027 12:30 PM",
-            "2027-01-31 12:30:00.000",
-        ] {
-            assert_eq!(at(text), noon, "{text}");
-        }
-        let day = Some("2027-01-31 00:00:00.000".to_owned());
-        for text in ["20270131", "2027-01-31", "Jan 31, 2027", "31 January 2027"] {
-            assert_eq!(at(text), day, "{text}");
-        }
-        for text in [
-            "tomorrow",
-            "2027-13-01",
-            "31/12/27",
-            "2027-01-31 25:00",
-            "2027-01-31T12:30:00+02:00",
-            "2027-01-31 12:30:00-0200",
-            "2027-01-31T12:30:00[Europe/Berlin]",
-            "12:30:00+02:00",
-            "2027-01-31T12:30:00+02",
-            "2027-01-31 12:30:00-02:00",
-            "2027-01-31T12:30:00+02:00[Europe/Berlin]",
-            "é",
-        ] {
-            assert_eq!(at(text), None, "{text}");
         }
     }
 

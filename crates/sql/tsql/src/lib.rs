@@ -27,6 +27,7 @@ extern crate self as longshore_tsql;
 mod check;
 mod convert;
 mod cursors;
+mod dates;
 mod errorlog;
 mod flow;
 mod format;

@@ -936,7 +936,7 @@ impl Session {
     /// The value of an expression in another type.
     fn value_as(&self, expression: &Fragment, to: Type) -> Result<Value, Message> {
         let found = query::scalar(&self.query_context(), expression)?;
-        convert_from(&found.value, found.kind, to)
+        self.converted(&found.value, found.kind, to)
     }
 
     /// Begins or ends a transaction, and says which rows ROLLBACK has not brought back.

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use longshore_crypt::KeyId;
 use longshore_pipeline::RunContext;
 
+use crate::convert::{convert_given, convert_in};
 use crate::cursors::Cursors;
 use crate::flow::{FIRST_DATABASE, Login, Variable};
 use crate::memory::Claim;
@@ -187,6 +188,8 @@ impl Session {
         session.function_code = call.code;
         session.asker = Some(call.session);
         session.told.date_first = call.date_first;
+        session.told.date_order = call.date_order;
+        session.told.language = call.language;
         session
     }
 
@@ -219,6 +222,8 @@ impl Session {
                 lock_timeout: self.told.lock_timeout,
                 isolation: self.told.isolation,
                 date_first: self.told.date_first,
+                date_order: self.told.date_order.name(),
+                language: self.told.language.name(),
             };
             number.say(state, self.server.now());
         }
@@ -240,12 +245,12 @@ impl Session {
         self.row_count = 0;
         if !keep_transactions {
             self.undo_at_end();
+            self.end_transaction();
         }
         self.cursors.clear();
         self.tables.clear();
         self.drop_shared();
         self.server.locks.end_own(self.key);
-            self.end_transaction();
         self.place = BatchPlace::default();
         self.identity_insert = None;
         self.master_key = None;
@@ -304,11 +309,6 @@ impl Session {
         }
     }
 
-    /// A query that reads tables begins a transaction if the client's driver asked for that.
-    pub(crate) fn begin_implicitly(&mut self) {
-        if self.implicit && self.transactions == 0 {
-            self.transactions = 1;
-            self.say(true);
     /// No transaction is open from now on, and the locks of the last one are free. Its rows are done with before.
     pub(crate) fn end_transaction(&mut self) {
         self.transactions = 0;
@@ -317,6 +317,11 @@ impl Session {
         self.server.locks.end_transaction(self.key);
     }
 
+    /// A query that reads tables begins a transaction if the client's driver asked for that.
+    pub(crate) fn begin_implicitly(&mut self) {
+        if self.implicit && self.transactions == 0 {
+            self.transactions = 1;
+            self.say(true);
         }
     }
 
@@ -328,6 +333,16 @@ impl Session {
     pub(crate) fn typed_variable(&self, name: &str) -> Result<Variable, Message> {
         let named = Fragment::new(name.to_owned());
         query::scalar(&self.query_context(), &named)
+    }
+
+    /// A value in another type: a text that is a date is read in the session's order. Errors: those of a conversion.
+    pub(crate) fn converted(&self, value: &Value, from: Type, to: Type) -> Result<Value, Message> {
+        convert_in(value, from, to, self.told.date_order)
+    }
+
+    /// The same for a value that a call gives, without its type.
+    pub(crate) fn read_as(&self, value: &Value, to: Type) -> Result<Value, Message> {
+        convert_given(value, to, self.told.date_order)
     }
 
     /// Sets a declared variable; undeclared ones were refused before. Errors: more bytes than a session can hold.
@@ -359,6 +374,8 @@ impl Session {
             options: self.options(),
             lock_timeout: self.told.lock_timeout,
             date_first: self.told.date_first,
+            date_order: self.told.date_order,
+            language: self.told.language,
             transactions: self.transactions,
             doomed: self.doomed,
             caught: self.caught.last(),

@@ -710,8 +710,8 @@ fn nothing_runs_after_a_guard_that_is_refused() {
         format!(
             "DECLARE @t TABLE (a int) INSERT @t SELECT 1 FROM master..syslogins IF EXISTS (SELECT * FROM @t) RETURN {restore}"
         ),
-        format!("SET DATEFORMAT dmy {restore}"),
-        format!("SET LANGUAGE British {restore}"),
+        format!("SET DATEFORMAT dmm {restore}"),
+        format!("SET LANGUAGE Deutsch {restore}"),
         format!("DECLARE @rc int EXEC @rc = sp_help 'x' IF @rc < 0 RETURN {restore}"),
         // A text, and what calls it.
         format!("EXEC ('IF {guard} RETURN') {restore}"),

@@ -169,7 +169,7 @@ fn options_of_a_session_are_honoured_or_refused_and_never_passed_over() {
         SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED SET XACT_ABORT OFF; PRINT 'on'";
     assert_eq!(said(usual), [0]);
     for other in [
-        "SET DATEFORMAT dmy",
+        "SET DATEFORMAT dmm",
         "SET DATEFIRST 8",
         "SET LANGUAGE Deutsch",
         "SET ANSI_NULLS OFF",

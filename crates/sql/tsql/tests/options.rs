@@ -288,7 +288,7 @@ fn the_documentation_says_of_every_option_of_set_what_becomes_of_it() {
         }
     }
     let known = SET_OPTIONS.iter().map(|(name, fate)| match fate {
-        SetFate::Honoured => format!("Honoured {name} "),
+        SetFate::Honoured | SetFate::OneOf(_) => format!("Honoured {name} "),
         SetFate::Only(values) => format!("One value only {name} {}", values[0]),
         SetFate::Accepted | SetFate::Phrase => format!("Accepted {name} "),
     });

@@ -11,9 +11,11 @@ use super::plan::{FunctionCode, MadeTable, QueryPlan};
 use super::reader::Reader;
 use super::sqlite::{Sqlite, SqliteCache};
 use crate::cursors::Cursors;
+use crate::dates::DateOrder;
 use crate::flow::{Login, Variable};
 use crate::message::Message;
 use crate::server::{Server, SessionKey};
+use crate::syntax::Language;
 use crate::tables::SessionTables;
 use crate::variables::Variables;
 
@@ -39,6 +41,9 @@ pub(crate) struct QueryContext<'a> {
     pub lock_timeout: i64,
     /// `@@DATEFIRST`
     pub date_first: i64,
+    /// `SET DATEFORMAT`
+    pub date_order: DateOrder,
+    pub language: Language,
     /// `@@TRANCOUNT`
     pub transactions: u32,
     /// Whether the open transaction can only be rolled back.

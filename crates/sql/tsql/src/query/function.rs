@@ -30,6 +30,7 @@ use super::{collated, instants, json, markup, packed, texts, xml};
 use crate::convert::{
     convert, convert_from, convert_styled, narrow, parse_decimal, parse_moment, shortest,
 };
+use crate::dates::{DateOrder, reordered};
 use crate::flow::Variable;
 use crate::format::{OF_FORMATMESSAGE, formatted};
 use crate::message::{self, Message};
@@ -44,6 +45,7 @@ const TEXT_MAX: usize = 8000;
 
 /// Name, number of arguments (-1: any), implementation. All but the first few return NULL for NULL.
 const FUNCTIONS: &[(&str, i32, Run)] = &[
+    ("ts_dated", -1, dated),
     ("ts_cast", 3, cast),
     ("ts_try_cast", 3, try_cast),
     ("ts_convert", 4, cast_with_style),
@@ -257,6 +259,21 @@ fn arguments(context: &Context) -> Result<Vec<Value>> {
 /// Rounds a computed value to its type, or refuses it. Arguments: value, its type.
 fn fit(arguments: &[Value]) -> Result<Value> {
     as_kind(&arguments[0], kind(&arguments[1]))
+}
+
+/// A text as conversions to a type have to read it. Arguments: the text, the type, the order of day, month and year, and the
+/// style of CONVERT, most of which have an order of their own.
+fn dated(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| {
+        let style = a.get(3).map_or(Ok(0), whole)?;
+        if !matches!(style, 0 | 9 | 100 | 109) {
+            return Ok(a[0].clone());
+        }
+        let order = DateOrder::named(&text(&a[2])).unwrap_or_default();
+        let written = text(&a[0]);
+        let read = reordered(&written, kind(&a[1]), order).into_owned();
+        Ok(Value::Text(read))
+    })
 }
 
 /// value, its type, the new type

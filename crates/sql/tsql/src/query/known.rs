@@ -56,7 +56,7 @@ pub fn global(context: &QueryContext, name: &str) -> Result<(Type, Value), Messa
         }
         "@@DATEFIRST" => whole(context.date_first),
         "@@DBTS" => (Type::VarBinary(Some(8)), Value::Binary(vec![0; 8])),
-        "@@LANGID" => whole(0),
+        "@@LANGID" => whole(context.language.number()),
         "@@LOCK_TIMEOUT" => whole(context.lock_timeout),
         "@@MAX_CONNECTIONS" => whole(32_767),
         "@@MICROSOFTVERSION" => whole(0x1000_108C),
@@ -67,7 +67,7 @@ pub fn global(context: &QueryContext, name: &str) -> Result<(Type, Value), Messa
         "@@SERVERNAME" => text(context.server.setup.name.clone()),
         "@@SERVICENAME" => text("LONGSHORE".to_owned()),
         "@@VERSION" => text(version_of_language()),
-        "@@LANGUAGE" => text("us_english".to_owned()),
+        "@@LANGUAGE" => text(context.language.name().to_owned()),
         "@@MAX_PRECISION" => whole(38),
         "@@FETCH_STATUS" => whole(context.cursors.fetch_status),
         "@@CURSOR_ROWS" => whole(i64::try_from(context.cursors.row_count()).unwrap_or(i64::MAX)),

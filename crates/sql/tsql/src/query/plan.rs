@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::schema::View;
+use crate::dates::DateOrder;
 use crate::flow::Login;
 use crate::message::Message;
 use crate::server::Server;
 use crate::server::objects::StoredObject;
-use crate::syntax::Routine;
+use crate::syntax::{Language, Routine};
 use crate::tables::{TableId, TableRow};
 use crate::value::{Column, Value};
 
@@ -93,6 +94,9 @@ pub(crate) struct FunctionCall {
     pub session: u32,
     /// `@@DATEFIRST`
     pub date_first: i64,
+    /// `SET DATEFORMAT`
+    pub date_order: DateOrder,
+    pub language: Language,
     /// The batches, functions and views around it.
     pub level: usize,
     pub cancel: Arc<AtomicBool>,

@@ -620,6 +620,7 @@ impl Translator<'_> {
         for ((_, item), name) in items.into_iter().zip(&assigns) {
             let name = name.to_lowercase();
             let slot = steps.iter().position(|s| *s == name).unwrap_or_default();
+            let item = self.dated(item, self.context.variable(&name)?.kind);
             let kind = self.bind_type(item.kind());
             list.push(format!("ts_assign({slot}, {}, {kind})", item.sql));
         }

@@ -49,6 +49,10 @@ pub(crate) struct SessionState {
     pub isolation: i64,
     /// `SET DATEFIRST`
     pub date_first: i64,
+    /// `SET DATEFORMAT`, such as `mdy`.
+    pub date_order: &'static str,
+    /// `@@LANGUAGE`
+    pub language: &'static str,
 }
 
 /// A session, as others see it.
@@ -118,6 +122,8 @@ impl SessionList {
                 lock_timeout: -1,
                 isolation: 2,
                 date_first: 7,
+                date_order: "mdy",
+                language: "us_english",
                 ..SessionState::default()
             },
             begun: None,

@@ -19,7 +19,7 @@ use super::conditions::check_conditions;
 use super::output::{Changed, RowOutput, asked};
 use super::target::{ChangedTable, find};
 use super::{computed, foreign};
-use crate::convert::convert_from;
+use crate::convert::{convert_from, convert_in};
 use crate::flow::{Flow, Out, Stop, Variable};
 use crate::memory::Claim;
 use crate::message::{self, Message};
@@ -47,7 +47,7 @@ pub(super) fn fitted(
     column: &TableColumn,
     target: &ChangedTable,
 ) -> Result<Value, Message> {
-    let fits = convert_from(value, from, column.kind)?;
+    let fits = convert_in(value, from, column.kind, target.date_order)?;
     let is_cut = match (value, &fits) {
         (Value::Text(before), Value::Text(after)) => {
             before.trim_end_matches(' ').chars().count() > after.chars().count()
@@ -832,7 +832,8 @@ fn update_rows(session: &mut Session, update: &Update, out: &mut Out) -> Flow {
     for (i, value, from) in last {
         if let Some(variable) = &update.sets[i].variable {
             let kind = session.variable(variable)?.kind;
-            session.set_variable(variable, convert_from(&value, from, kind)?)?;
+            let value = session.converted(&value, from, kind)?;
+            session.set_variable(variable, value)?;
         }
     }
     finish(session, &target, done, (Command::Update, count), out)

@@ -6,7 +6,7 @@
 //!
 //! Leaves to others: names, positions and memory (`cursors.rs`), and the query (`query`).
 
-use crate::convert::{convert, convert_from};
+use crate::convert::convert;
 use crate::cursors::{Membership, NO_FETCH, Rows};
 use crate::flow::{Flow, Out};
 use crate::message::{self, Message};
@@ -198,7 +198,7 @@ pub(crate) fn fetch(session: &mut Session, fetch: &Fetch, out: &mut Out) -> Flow
         let mut values = Vec::with_capacity(row.len());
         for ((name, column), value) in fetch.into.iter().zip(&columns).zip(row) {
             let kind = session.variable(name)?.kind;
-            values.push(convert_from(value, column.kind, kind)?);
+            values.push(session.converted(value, column.kind, kind)?);
         }
         for (name, value) in fetch.into.iter().zip(values) {
             session.set_variable(name, value)?;

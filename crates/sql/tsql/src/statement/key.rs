@@ -27,12 +27,14 @@ use super::backup::check_ground;
 use super::device::named_path;
 use super::ground;
 use crate::convert::parse_moment;
+use crate::dates::{DateOrder, reordered};
 use crate::flow::{Flow, Out};
 use crate::message::{self, Message};
 use crate::server::{KeyError, OpenMaster, master_context, text_of_date};
 use crate::session::Session;
 use crate::sink::Command;
 use crate::syntax::{CertificateOrigin, Hidden, KeyStatement, MasterChange, PrivateKeyFile};
+use crate::value::Type;
 
 /// The fewest and the most characters of a password.
 const PASSWORD_MIN: usize = 8;
@@ -459,11 +461,11 @@ fn generated(
     }
     let now_s = session.server.setup.context.clock.wall_ns() / 1_000_000_000;
     let start_s = match start {
-        Some(text) => seconds_of(text)?,
+        Some(text) => seconds_of(text, session.told.date_order)?,
         None => now_s,
     };
     let expiry_s = match expiry {
-        Some(text) => seconds_of(text)?,
+        Some(text) => seconds_of(text, session.told.date_order)?,
         None => one_year_after(start_s)?,
     };
     let keeper = Keeper::of(session, password)?;
@@ -514,9 +516,10 @@ impl<'a> Keeper<'a> {
 }
 
 /// Dates of certificates are in UTC if they name no other zone.
-fn seconds_of(text: &str) -> Result<i64, Message> {
+fn seconds_of(text: &str, order: DateOrder) -> Result<i64, Message> {
     let wrong = || own(&format!("'{text}' is no date: write it as '20301231'"));
-    let (at, offset_min) = parse_moment(text).ok_or_else(wrong)?;
+    let read = reordered(text, Type::DateTime, order);
+    let (at, offset_min) = parse_moment(&read).ok_or_else(wrong)?;
     // Days up to the end of 9999 mean never; a timestamp ends before.
     let since = at.duration_since(jiff::civil::DateTime::constant(1970, 1, 1, 0, 0, 0, 0));
     Ok(since.as_secs() - i64::from(offset_min.unwrap_or(0)) * 60)

@@ -13,6 +13,7 @@ use longshore_pipeline::{Limits, Tuning};
 
 use super::operand::operand_text;
 use crate::convert::convert;
+use crate::dates::{DateOrder, reordered};
 use crate::message::{self, Message};
 use crate::server::moment_us;
 use crate::session::Session;
@@ -348,7 +349,15 @@ impl OptionUse<'_> {
 
     /// Microseconds since 1970.
     fn moment(&self) -> Result<i64, Message> {
-        moment_us(&self.text(NAME_MAX)?).map_err(|why| match why {
+        let text = self.text(NAME_MAX)?;
+        // A variable of another type than a text has said which number is the day.
+        let order = match self.operand()? {
+            Operand::Variable(name) if !self.session.typed_variable(name)?.kind.is_text() => {
+                DateOrder::default()
+            }
+            _ => self.session.told.date_order,
+        };
+        moment_us(&reordered(&text, Type::DateTime, order)).map_err(|why| match why {
             Some(why) => message::OWN.with(&[&why]),
             None => self.invalid(),
         })

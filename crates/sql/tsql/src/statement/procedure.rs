@@ -319,7 +319,8 @@ fn sp_addumpdevice(session: &mut Session, arguments: &Arguments, out: &mut Out) 
 fn sp_delete_backuphistory(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
     let [oldest] = arguments.of(["@oldest_date"])?;
     let oldest = oldest.ok_or_else(|| arguments.missing("@oldest_date"))?;
-    match convert(&oldest, Type::DateTime).map_err(|_| not_a_date(&oldest))? {
+    let read = session.read_as(&oldest, Type::DateTime);
+    match read.map_err(|_| not_a_date(&oldest))? {
         Value::DateTime(oldest) => {
             let oldest = oldest.strftime("%Y-%m-%dT%H:%M:%S.%3f").to_string();
             forget(session, Forget::EndedBefore(&oldest), out)
@@ -433,7 +434,8 @@ fn read_log(
         .map(|value| text(&value).to_lowercase())
         .collect();
     let moment = |value: Option<Value>| -> Result<Option<DateTime>, Message> {
-        match convert(&value.unwrap_or(Value::Null), Type::DateTime)? {
+        let value = value.unwrap_or(Value::Null);
+        match session.read_as(&value, Type::DateTime)? {
             Value::DateTime(at) => Ok(Some(at)),
             _ => Ok(None),
         }
@@ -512,7 +514,7 @@ fn sp_executesql(session: &mut Session, arguments: &Arguments, out: &mut Out) ->
             return Err(message::TOO_MANY_ARGUMENTS.with(&[&"sp_executesql"]).into());
         };
         let value = argument.value.clone().unwrap_or(Value::Null);
-        variable.value = convert(&value, variable.kind)?;
+        variable.value = session.read_as(&value, variable.kind)?;
         back.extend(argument.output.clone().map(|to| (name, to)));
     }
     let batch = text(batch.value.as_ref().unwrap_or(&Value::Null));
@@ -520,7 +522,8 @@ fn sp_executesql(session: &mut Session, arguments: &Arguments, out: &mut Out) ->
     for (from, to) in back {
         if let Some(variable) = after.get(&from) {
             let kind = session.variable(&to)?.kind;
-            session.set_variable(&to, convert(&variable.value, kind)?)?;
+            let value = session.read_as(&variable.value, kind)?;
+            session.set_variable(&to, value)?;
         }
     }
     Ok(())

@@ -15,7 +15,6 @@ use super::arguments::Arguments;
 use super::function;
 use super::table::{check_alone, known, new_name, object};
 use super::type_of;
-use crate::convert::convert;
 use crate::flow::{Flow, Out, Variable};
 use crate::message::{self, Message};
 use crate::server::objects::{PROCEDURE, StoredObject};
@@ -118,14 +117,14 @@ fn compiled(session: &mut Session, found: &StoredObject) -> Result<Arc<Routine>,
 }
 
 /// The value of a parameter's default.
-fn default_of(default: &Operand, kind: Type) -> Result<Value, Message> {
+fn default_of(session: &Session, default: &Operand, kind: Type) -> Result<Value, Message> {
     let value = match default {
         Operand::Integer(n) => Value::Int(*n),
         Operand::Number(text) | Operand::Text(text) => Value::text(text.as_str()),
         Operand::Variable(name) => return Err(message::NOT_DECLARED.with(&[name])),
         Operand::Null => Value::Null,
     };
-    convert(&value, kind)
+    session.read_as(&value, kind)
 }
 
 /// Parameters, and the caller's variables that get their values back.
@@ -135,6 +134,7 @@ type Returned = Vec<(String, String)>;
 ///
 /// Errors: 201, 8143, 8144, 8145, 8162.
 fn bound(
+    session: &Session,
     routine: &Routine,
     arguments: &Arguments,
 ) -> Result<(BTreeMap<String, Variable>, Returned), Message> {
@@ -168,8 +168,8 @@ fn bound(
     for (parameter, given) in routine.parameters.iter().zip(given) {
         let kind = type_of(&parameter.kind)?;
         let value = match (given.flatten(), &parameter.default) {
-            (Some(value), _) => convert(&value, kind)?,
-            (None, Some(default)) => default_of(default, kind)?,
+            (Some(value), _) => session.read_as(&value, kind)?,
+            (None, Some(default)) => default_of(session, default, kind)?,
             (None, None) => return Err(message::PARAMETER_MISSING.with(&[name, &parameter.name])),
         };
         variables.insert(parameter.name.to_lowercase(), Variable { kind, value });
@@ -185,7 +185,7 @@ pub(super) fn run(
     out: &mut Out,
 ) -> Flow {
     let routine = compiled(session, found)?;
-    let (variables, back) = bound(&routine, arguments)?;
+    let (variables, back) = bound(session, &routine, arguments)?;
     let object = &found.object;
     // A procedure of master that all databases see runs in that of its caller.
     let is_of_all = object.database.eq_ignore_ascii_case("master")
@@ -202,7 +202,8 @@ pub(super) fn run(
     for (from, to) in back {
         if let Some(variable) = after.get(&from) {
             let kind = session.variable(&to)?.kind;
-            session.set_variable(&to, convert(&variable.value, kind)?)?;
+            let value = session.read_as(&variable.value, kind)?;
+            session.set_variable(&to, value)?;
         }
     }
     out.returned = status;

@@ -8,7 +8,6 @@
 use sqlparser::ast::{Expr, FunctionArguments, Query, SelectItem, SetExpr};
 
 use super::{change, table};
-use crate::convert::convert_from;
 use crate::flow::{Flow, Out};
 use crate::message::{self, Message};
 use crate::query::{self, QueryPlan, Sqlite};
@@ -228,7 +227,8 @@ fn run(session: &mut Session, sqlite: &Sqlite, plan: &QueryPlan, out: &mut Out) 
     let values = plan.columns.iter().zip(last.into_iter().flatten());
     for (name, (column, value)) in plan.assigns.iter().zip(values) {
         let kind = session.variable(name)?.kind;
-        session.set_variable(name, convert_from(&value, column.kind, kind)?)?;
+        let value = session.converted(&value, column.kind, kind)?;
+        session.set_variable(name, value)?;
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use super::change::begun_again;
 use super::conditions::{check_conditions, check_of_column, check_shape};
 use super::target::{ChangedTable, find};
 use super::{computed, foreign};
-use crate::convert::convert_from;
+use crate::convert::convert_in;
 use crate::flow::{Flow, Out, SYSTEM_DATABASES};
 use crate::message::{self, Message};
 use crate::query::{self, View as KnownView};
@@ -287,6 +287,7 @@ fn check_new(
         full: target.full.clone(),
         shape: Arc::new(shape.clone()),
         object: None,
+        date_order: target.date_order,
     };
     let all: Vec<_> = rows.iter().map(|(n, row)| (n, row.clone())).collect();
     check_conditions(session, &reshaped, &all, "ALTER TABLE")
@@ -397,7 +398,7 @@ fn add(session: &mut Session, target: &ChangedTable, added: &TableSpec) -> Resul
 
 fn value(session: &Session, default: &Fragment, kind: Type) -> Result<Value, Message> {
     let found = query::scalar(&session.query_context(), default)?;
-    convert_from(&found.value, found.kind, kind)
+    session.converted(&found.value, found.kind, kind)
 }
 
 fn alter_column(
@@ -430,10 +431,10 @@ fn alter_column(
         target.shape.columns[place].kind,
         shape.columns[place].clone(),
     );
-    let full = target.full.clone();
+    let (full, order) = (target.full.clone(), session.told.date_order);
     let fill: Filler = Box::new(move |row| {
         let mut row = row.clone();
-        row[place] = convert_from(&row[place], from, to.kind)?;
+        row[place] = convert_in(&row[place], from, to.kind, order)?;
         match row[place].is_null() && !to.nullable {
             true => Err(message::NULL_REFUSED.with(&[&to.name, &full, &"ALTER TABLE"])),
             false => Ok(row),

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use sqlparser::ast::{Query, Select, SetExpr, TableFactor};
 
+use crate::dates::DateOrder;
 use crate::message::{self, Message};
 use crate::query::{View, parts};
 use crate::server::is_shared;
@@ -24,6 +25,8 @@ pub(super) struct ChangedTable {
     pub shape: Arc<TableShape>,
     /// A table that outlives the session.
     pub object: Option<Arc<StoredObject>>,
+    /// The order in which texts that become dates are read.
+    pub date_order: DateOrder,
 }
 
 impl ChangedTable {
@@ -63,6 +66,7 @@ pub(super) fn find(session: &Session, name: &[String]) -> Result<ChangedTable, M
             full: last.to_owned(),
             shape: table.shape.clone(),
             object: None,
+            date_order: session.told.date_order,
         });
     }
     if last.starts_with('#') && !is_shared(last) {
@@ -73,6 +77,7 @@ pub(super) fn find(session: &Session, name: &[String]) -> Result<ChangedTable, M
             full: format!("tempdb.dbo.{}", table.name),
             shape: table.shape.clone(),
             object: None,
+            date_order: session.told.date_order,
         });
     }
     let found = session.server.kept.named(name, &session.database);
@@ -95,6 +100,7 @@ pub(super) fn find(session: &Session, name: &[String]) -> Result<ChangedTable, M
         full: format!("{}.dbo.{}", object.object.database, object.object.name),
         shape,
         object: Some(object),
+        date_order: session.told.date_order,
     })
 }
 

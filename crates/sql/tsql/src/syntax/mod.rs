@@ -32,8 +32,8 @@ pub use ast::*;
 pub(crate) use form::{ExpressionForm, Literal, form, marked};
 pub use hidden::{may_have_secret, parse};
 pub use option::{Applies, Fate, Key, OPTIONS, Shape, Spec, Verb};
+pub(crate) use set::{Language, ToldOptions, unheard_of};
 pub use set::{SET_OPTIONS, SetFate};
-pub(crate) use set::{ToldOptions, unheard_of};
 pub(crate) use wait::parse_time;
 
 /// The most nested statements, and the most nested parentheses.

@@ -6,6 +6,7 @@
 //!
 //! Leaves to others: reading SET (`parser/control.rs`), and the options that are honoured (`run.rs`).
 
+use crate::dates::DateOrder;
 use crate::message::{self, Message};
 
 /// How an option is handled.
@@ -16,11 +17,13 @@ pub enum SetFate {
     Accepted,
     /// These values describe the behaviour here; other values are refused (50002).
     Only(&'static [&'static str]),
+    /// These values are honoured; other values are refused (50002).
+    OneOf(&'static [&'static str]),
     /// The first of several words, none of which has an effect here.
     Phrase,
 }
 
-use SetFate::{Accepted, Honoured, Only, Phrase};
+use SetFate::{Accepted, Honoured, OneOf, Only, Phrase};
 
 /// Every option, by name.
 pub const SET_OPTIONS: &[(&str, SetFate)] = &[
@@ -36,13 +39,16 @@ pub const SET_OPTIONS: &[(&str, SetFate)] = &[
     ("CONTEXT_INFO", Phrase),
     ("CURSOR_CLOSE_ON_COMMIT", Accepted),
     ("DATEFIRST", Honoured),
-    ("DATEFORMAT", Only(&["MDY"])),
+    (
+        "DATEFORMAT",
+        OneOf(&["MDY", "DMY", "YMD", "YDM", "MYD", "DYM"]),
+    ),
     ("DEADLOCK_PRIORITY", Accepted),
     ("FIPS_FLAGGER", Phrase),
     ("FMTONLY", Honoured),
     ("FORCEPLAN", Accepted),
     ("IMPLICIT_TRANSACTIONS", Honoured),
-    ("LANGUAGE", Only(&["US_ENGLISH", "ENGLISH"])),
+    ("LANGUAGE", OneOf(&["US_ENGLISH", "ENGLISH", "BRITISH"])),
     ("LOCK_TIMEOUT", Accepted),
     ("NOCOUNT", Honoured),
     ("NOEXEC", Honoured),
@@ -87,6 +93,46 @@ const BITS_FIRST: i64 = 5496;
 /// Weeks begin with Sunday in us_english.
 const DATE_FIRST: i64 = 7;
 
+/// A language of a session: both have English words and messages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Language {
+    #[default]
+    UsEnglish,
+    British,
+}
+
+impl Language {
+    /// As `@@LANGUAGE` shows it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Language::UsEnglish => "us_english",
+            Language::British => "British",
+        }
+    }
+
+    /// `@@LANGID`
+    pub fn number(self) -> i64 {
+        match self {
+            Language::UsEnglish => 0,
+            Language::British => 23,
+        }
+    }
+
+    fn order(self) -> DateOrder {
+        match self {
+            Language::UsEnglish => DateOrder::MonthDayYear,
+            Language::British => DateOrder::DayMonthYear,
+        }
+    }
+
+    fn date_first(self) -> i64 {
+        match self {
+            Language::UsEnglish => DATE_FIRST,
+            Language::British => 1,
+        }
+    }
+}
+
 /// The levels of SET TRANSACTION ISOLATION LEVEL, as views number them.
 const LEVELS: &[(&str, i64)] = &[
     ("READ UNCOMMITTED", 1),
@@ -107,6 +153,9 @@ pub(crate) struct ToldOptions {
     pub isolation: i64,
     /// The day that weeks begin with, from 1, Monday, to 7, Sunday: this one has an effect.
     pub date_first: i64,
+    /// `SET DATEFORMAT`, which has an effect, too.
+    pub date_order: DateOrder,
+    pub language: Language,
 }
 
 impl Default for ToldOptions {
@@ -116,6 +165,8 @@ impl Default for ToldOptions {
             lock_timeout: -1,
             isolation: 2,
             date_first: DATE_FIRST,
+            date_order: DateOrder::default(),
+            language: Language::default(),
         }
     }
 }
@@ -129,7 +180,17 @@ impl ToldOptions {
         let words: Vec<_> = words.iter().map(String::as_str).collect();
         match words.as_slice() {
             ["DATEFIRST", day] => self.date_first = day.parse().unwrap_or(DATE_FIRST),
-            ["LANGUAGE", _] => self.date_first = DATE_FIRST,
+            ["DATEFORMAT", order] => {
+                self.date_order = DateOrder::named(order).unwrap_or(self.date_order);
+            }
+            ["LANGUAGE", name] => {
+                self.language = match *name {
+                    "BRITISH" => Language::British,
+                    _ => Language::UsEnglish,
+                };
+                self.date_first = self.language.date_first();
+                self.date_order = self.language.order();
+            }
             ["LOCK_TIMEOUT", time] => self.lock_timeout = time.parse().unwrap_or(-1),
             ["TRANSACTION", "ISOLATION", "LEVEL", level @ ..] => {
                 let level = level.join(" ");
@@ -188,7 +249,7 @@ pub(super) fn check(words: &[String]) -> Result<(), Message> {
 pub(crate) fn unheard_of(words: &[String]) -> Option<String> {
     let (value, names) = words.split_last()?;
     let other = |name: &&String| match fate(name) {
-        Some(Only(values)) => !values.contains(&value.as_str()),
+        Some(Only(values) | OneOf(values)) => !values.contains(&value.as_str()),
         _ => false,
     };
     let name = names.iter().find(other)?;

@@ -32,6 +32,7 @@ use crate::query::sql::Sql;
 use crate::query::texts;
 use crate::query::views::number_of;
 use crate::server::is_shared;
+use crate::syntax::Language;
 use crate::value::{LENGTH_MAX, SCALE_MAX, Temporal, Type, Value};
 
 /// The type of texts that functions make: of one or two bytes per character, bounded or not, like their arguments.
@@ -251,7 +252,6 @@ pub(super) const ELSEWHERE: &[&str] = &[
     "VERIFYSIGNEDBYCERT",
 ];
 
-/// The type of a text made of these: two bytes per character if one of them has that, `max` if the first is.
 /// The function for a collation in which upper case and lower case differ; `None`: it does not compare texts.
 fn exact(ours: &str) -> Option<&'static str> {
     Some(match ours {
@@ -263,6 +263,7 @@ fn exact(ours: &str) -> Option<&'static str> {
     })
 }
 
+/// The type of a text made of these: two bytes per character if one of them has that, `max` if the first is.
 fn text_of_texts(all: &[TypedSql]) -> Type {
     let kinds = || all.iter().filter_map(|t| t.kind);
     let is_max = matches!(
@@ -387,9 +388,16 @@ impl Translator<'_> {
                 false => message::ARGUMENT_RANGE.with(&[&name, least, most]),
             });
         }
+        let read = match *ours {
+            "ts_isdate" => Type::DateTime,
+            "ts_eomonth" => Type::Date,
+            "year" | "month" | "day" => Type::DateTime2(SCALE_MAX),
+            _ => Type::SqlVariant,
+        };
         let mut typed = Vec::new();
         for argument in arguments {
-            typed.push(self.expression(argument)?);
+            let argument = self.expression(argument)?;
+            typed.push(self.dated(argument, read));
         }
         // For these the result has the type of the argument.
         let kind = match (*kind, typed.first()) {
@@ -512,6 +520,7 @@ impl Translator<'_> {
             };
             let (value, between) = (self.expression(value)?, self.expression(between)?);
             let label = value.text_label();
+            let label = label.with(between.text_label(), "string_agg")?;
             label.resolved("string_agg")?;
             let (value, between) = (self.text_of(value), self.text_of(between));
             let mut orders = Vec::new();
@@ -520,7 +529,6 @@ impl Translator<'_> {
                 typed.text_label().resolved("string_agg")?;
                 orders.push(folded(&typed) + direction(order));
             }
-            let label = label.with(between.text_label(), "string_agg")?;
             let order = match orders.is_empty() {
                 true => String::new(),
                 false => format!(" ORDER BY {}", orders.join(", ")),
@@ -575,25 +583,26 @@ impl Translator<'_> {
                     kind if kind.is_moment() => kind,
                     _ => Type::DateTime,
                 };
+                let second = self.dated(second, kind);
                 let of = self.bind_type(kind);
                 let sql = Sql::call("ts_dateadd", [part, first.sql, second.sql, of]);
                 Ok(Some(TypedSql::of(sql, kind)))
             }
             ("DATEDIFF" | "DATEDIFF_BIG", [part, first, second]) => {
                 let part = self.counted_part(part, "datediff")?;
-                let (first, second) = (self.expression(first)?, self.expression(second)?);
+                let (first, second) = (self.dated_moment(first)?, self.dated_moment(second)?);
                 let kind = match name {
                     "DATEDIFF" => Type::Int,
                     _ => Type::BigInt,
                 };
                 let is_big = self.bind(Value::bit(kind == Type::BigInt));
-                let sql = Sql::call("ts_datediff", [part, first.sql, second.sql, is_big]);
+                let sql = Sql::call("ts_datediff", [part, first, second, is_big]);
                 Ok(Some(TypedSql::of(sql, kind)))
             }
             ("DATEPART", [Expr::Identifier(part), at])
                 if ["TZ", "TZOFFSET"].contains(&part.value.to_ascii_uppercase().as_str()) =>
             {
-                let at = self.expression(at)?.sql;
+                let at = self.dated_moment(at)?;
                 Ok(Some(TypedSql::of(Sql::call("ts_offset", [at]), Type::Int)))
             }
             ("DATEPART", [Expr::Identifier(part), at])
@@ -604,7 +613,7 @@ impl Translator<'_> {
                     ) =>
             {
                 let part = self.bind(Value::text(part.value.as_str()));
-                let at = self.expression(at)?.sql;
+                let at = self.dated_moment(at)?;
                 let first = self.bind(Value::Int(self.context.date_first));
                 let sql = Sql::call("ts_datepart_first", [part, at, first]);
                 Ok(Some(TypedSql::of(sql, Type::Int)))
@@ -617,7 +626,7 @@ impl Translator<'_> {
             }
             ("DATEPART" | "DATENAME", [part, at]) => {
                 let part = self.date_part(part)?;
-                let at = self.expression(at)?.sql;
+                let at = self.dated_moment(at)?;
                 Ok(Some(match name {
                     "DATEPART" => TypedSql::of(Sql::call("ts_datepart", [part, at]), Type::Int),
                     _ => TypedSql::of(Sql::call("ts_datename", [part, at]), Type::nvarchar(30)),
@@ -763,8 +772,10 @@ impl Translator<'_> {
         pattern: &Expr,
         culture: Option<&&Expr>,
     ) -> Result<TypedSql, Message> {
-        if let Some(culture) = culture {
-            self.check_culture(culture)?;
+        match culture {
+            Some(culture) => self.check_culture(culture)?,
+            None if self.context.language == Language::default() => {}
+            None => return Err(not_here("FORMAT without a culture in this SET LANGUAGE")),
         }
         let value = self.expression(value)?;
         let pattern = self.as_text(pattern)?;

@@ -347,6 +347,7 @@ impl Translator<'_> {
             true => inner.text_label(),
             false => Label::Default,
         };
+        let inner = self.dated_in_style(inner, to, Some(style.clone()));
         let (from, name) = (self.bind_type(from), self.bind_type(to));
         let sql = Sql::call(function, [inner.sql, from, name, style]);
         Ok(TypedSql::of(sql, to).labelled(label))
@@ -631,6 +632,7 @@ impl Translator<'_> {
             true => from.text_label(),
             false => Label::Default,
         };
+        let from = self.dated(from, to);
         let (kind, name) = (self.bind_type(kind), self.bind_type(to));
         TypedSql::of(Sql::call(function, [from.sql, kind, name]), to).labelled(label)
     }

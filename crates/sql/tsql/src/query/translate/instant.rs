@@ -8,6 +8,7 @@
 use sqlparser::ast::Expr;
 
 use super::state::{Translator, TypedSql, not_here};
+use crate::dates::DateOrder;
 use crate::message::{self, Message};
 use crate::query::moment::DatePart;
 use crate::query::sql::Sql;
@@ -33,6 +34,40 @@ fn with_offset(kind: Type) -> Type {
 }
 
 impl Translator<'_> {
+    /// A text as it reads in the session's order of day, month and year, for a conversion to this type, or a function that
+    /// takes it as one.
+    pub(super) fn dated(&mut self, from: TypedSql, to: Type) -> TypedSql {
+        self.dated_in_style(from, to, None)
+    }
+
+    /// The same for CONVERT with a style.
+    pub(super) fn dated_in_style(
+        &mut self,
+        from: TypedSql,
+        to: Type,
+        style: Option<Sql>,
+    ) -> TypedSql {
+        let order = self.context.date_order;
+        let is_read = to.is_moment() && from.kind.is_some_and(Type::is_text);
+        if order == DateOrder::default() || !is_read {
+            return from;
+        }
+        let to = self.bind_type(to);
+        let order = self.bind(Value::text(order.name()));
+        let mut all = vec![from.sql, to, order];
+        all.extend(style);
+        TypedSql {
+            sql: Sql::call("ts_dated", all),
+            ..from
+        }
+    }
+
+    /// The same of an expression that a function of dates takes as `datetime2`.
+    pub(super) fn dated_moment(&mut self, at: &Expr) -> Result<Sql, Message> {
+        let at = self.expression(at)?;
+        Ok(self.dated(at, Type::DateTime2(SCALE_MAX)).sql)
+    }
+
     /// `None`: it is none of these functions. Errors: 174, 9810.
     pub(super) fn of_instants(
         &mut self,
@@ -47,7 +82,9 @@ impl Translator<'_> {
         }
         match (name, arguments) {
             ("SWITCHOFFSET" | "TODATETIMEOFFSET", [at, offset]) => {
-                let (at, offset) = (self.expression(at)?, self.expression(offset)?);
+                let at = self.expression(at)?;
+                let at = self.dated(at, Type::DateTimeOffset(SCALE_MAX));
+                let offset = self.expression(offset)?;
                 let kind = with_offset(at.kind());
                 let own = self.bind_type(at.kind());
                 let switches = self.bind(Value::bit(name == "SWITCHOFFSET"));
@@ -62,6 +99,7 @@ impl Translator<'_> {
                     other => return Err(message::OPTION_UNKNOWN.with(&[other, &"datetrunc"])),
                 };
                 let at = self.expression(at)?;
+                let at = self.dated(at, Type::DateTime2(SCALE_MAX));
                 let kind = match at.kind() {
                     kind if kind.is_moment() => kind,
                     _ => Type::DateTime2(SCALE_MAX),

@@ -18,7 +18,8 @@ use sqlparser::ast::{Expr, Function, FunctionArg, FunctionArgExpr, ObjectName, T
 use super::call::plain_arguments;
 use super::state::{NamedTable, SelectPurpose, Translator, TypedSql};
 use super::tables;
-use crate::convert::{convert, type_of};
+use crate::convert::{convert_given, type_of};
+use crate::dates::DateOrder;
 use crate::flow::Variable;
 use crate::message::{self, Message};
 use crate::query::context::QueryContext;
@@ -51,7 +52,11 @@ fn kind_of(name: &crate::syntax::TypeName) -> Result<Type, Message> {
 }
 
 /// The value of a parameter that a call leaves to its default.
-fn default_of(parameter: &RoutineParameter, function: &str) -> Result<Value, Message> {
+fn default_of(
+    parameter: &RoutineParameter,
+    function: &str,
+    order: DateOrder,
+) -> Result<Value, Message> {
     let kind = kind_of(&parameter.kind)?;
     let value = match &parameter.default {
         Some(Operand::Integer(n)) => Value::Int(*n),
@@ -60,7 +65,7 @@ fn default_of(parameter: &RoutineParameter, function: &str) -> Result<Value, Mes
         Some(Operand::Null) => Value::Null,
         None => return Err(message::PARAMETER_MISSING.with(&[&function, &parameter.name])),
     };
-    convert(&value, kind)
+    convert_given(&value, kind, order)
 }
 
 impl Translator<'_> {
@@ -217,7 +222,7 @@ impl Translator<'_> {
                 if word.quote_style.is_none() && word.value.eq_ignore_ascii_case("DEFAULT"));
             let sql = match is_default {
                 true => {
-                    let value = default_of(parameter, name)?;
+                    let value = default_of(parameter, name, self.context.date_order)?;
                     self.bind_long(value)?
                 }
                 false => {
@@ -239,6 +244,8 @@ impl Translator<'_> {
                 login: context.login.clone(),
                 session: context.id,
                 date_first: context.date_first,
+                date_order: context.date_order,
+                language: context.language,
                 level: context.place.level.unsigned_abs() as usize + self.views_open + 1,
                 cancel: context.cancel.clone(),
                 code: context.function_code,
