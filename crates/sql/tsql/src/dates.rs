@@ -94,7 +94,7 @@ pub fn reordered(text: &str, to: Type, order: DateOrder) -> Cow<'_, str> {
 }
 
 /// Year, month and day, by an order. `None`: one of them has too many digits for it, or a year too few.
-fn ordered<'t>(parts: [&'t str; 3], order: DateOrder) -> Option<[&'t str; 3]> {
+fn ordered(parts: [&str; 3], order: DateOrder) -> Option<[&str; 3]> {
     let is_year = |part: &str| part.len() == 4;
     let day_first = matches!(
         order,
@@ -117,7 +117,7 @@ fn ordered<'t>(parts: [&'t str; 3], order: DateOrder) -> Option<[&'t str; 3]> {
 }
 
 /// The same for the newer types: the year stands where the order says, and the order of year, day and month is none of theirs.
-fn ordered_strictly<'t>(parts: [&'t str; 3], order: DateOrder) -> Option<[&'t str; 3]> {
+fn ordered_strictly(parts: [&str; 3], order: DateOrder) -> Option<[&str; 3]> {
     if order == DateOrder::YearDayMonth {
         return None;
     }

@@ -4,7 +4,8 @@
 
 mod common;
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Stage, login, numbers, rows, run, said, value};
 use longshore_tsql::{Recorder, Session};
@@ -25,12 +26,23 @@ fn three() -> (Stage, Session, Session, Session) {
     (stage, first, second, third)
 }
 
+/// Ends a session's wait where the test fails, which would last for ever else.
+struct EndOnPanic(Arc<AtomicBool>);
+
+impl Drop for EndOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Returns once a request waits for a lock.
 fn until_one_waits(session: &mut Session) {
     let count = "SELECT COUNT(*) FROM sys.dm_exec_requests WHERE blocking_session_id <> 0";
     let begun = std::time::Instant::now();
     while value(session, count) == "0" {
-        assert!(begun.elapsed().as_secs() < 120, "nobody waits");
+        assert!(begun.elapsed().as_secs() < 30, "nobody waits");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }
@@ -130,8 +142,10 @@ fn a_lock_of_a_transaction_ends_with_it() {
 #[test]
 fn a_request_waits_for_the_lock_and_a_circle_has_a_victim() {
     let (_stage, mut a, mut b, mut c) = three();
+    let cancel = b.cancel_flag();
     assert_eq!(value(&mut a, &get("w", "Exclusive", "Session", 0)), "0");
     std::thread::scope(|scope| {
+        let _end = EndOnPanic(cancel.clone());
         let waits = scope.spawn(|| value(&mut b, &get("w", "Exclusive", "Session", 600_000)));
         until_one_waits(&mut a);
         // A later request of another session does not overtake it.
@@ -172,6 +186,7 @@ fn a_request_waits_for_the_lock_and_a_circle_has_a_victim() {
 #[test]
 fn a_session_that_waits_is_shown_with_the_one_that_it_waits_for() {
     let (_stage, mut a, mut b, mut c) = three();
+    let cancel = b.cancel_flag();
     let (first, second) = (a.id().to_string(), b.id().to_string());
     for (mode, kind) in [
         ("Shared", "LCK_M_S"),
@@ -180,6 +195,7 @@ fn a_session_that_waits_is_shown_with_the_one_that_it_waits_for() {
     ] {
         assert_eq!(value(&mut a, &get("w", "Exclusive", "Session", 0)), "0");
         std::thread::scope(|scope| {
+            let _end = EndOnPanic(cancel.clone());
             let waits = scope.spawn(|| value(&mut b, &get("w", mode, "Session", -1)));
             until_one_waits(&mut c);
             let request = format!(
@@ -224,6 +240,7 @@ fn an_attention_and_kill_end_a_wait_and_its_place_in_the_queue() {
     for is_kill in [false, true] {
         assert_eq!(value(&mut a, &get("w", "Shared", "Session", 0)), "0");
         let ended = std::thread::scope(|scope| {
+            let _end = EndOnPanic(cancel.clone());
             let waits = scope.spawn(|| {
                 let mut record = Recorder::default();
                 let batch = get("w", "Exclusive", "Session", -1) + " PRINT 'on'";
@@ -255,6 +272,7 @@ fn an_attention_and_kill_end_a_wait_and_its_place_in_the_queue() {
 #[test]
 fn a_request_without_a_time_waits_as_long_as_set_lock_timeout_says() {
     let (_stage, mut a, mut b, mut c) = three();
+    let cancel = b.cancel_flag();
     assert_eq!(value(&mut a, &get("w", "Exclusive", "Session", 0)), "0");
     let usual = "DECLARE @rc int EXEC @rc = sp_getapplock 'w', 'Shared', 'Session' SELECT @rc";
     for time in ["0", "30"] {
@@ -265,6 +283,7 @@ fn a_request_without_a_time_waits_as_long_as_set_lock_timeout_says() {
     assert_eq!(value(&mut b, null), "-1");
     run(&mut b, "SET LOCK_TIMEOUT -1");
     std::thread::scope(|scope| {
+        let _end = EndOnPanic(cancel.clone());
         let waits = scope.spawn(|| value(&mut b, usual));
         until_one_waits(&mut c);
         assert_eq!(value(&mut a, &release("w", "Session")), "0");

@@ -192,6 +192,20 @@ fn the_order_counts_wherever_a_text_becomes_a_date() {
             "SELECT CASE WHEN CAST('20270203' AS date) < '04/02/2027' THEN 1 ELSE 0 END",
             "1",
         ),
+    ] {
+        assert_eq!(value(&mut session, query), expected, "{query}");
+    }
+}
+
+#[test]
+fn the_order_counts_where_a_text_is_given_to_a_variable() {
+    let stage = Stage::new();
+    let mut session = session(&stage, "dmy");
+    run(
+        &mut session,
+        "CREATE TABLE #t (n int) INSERT #t VALUES (1), (2)",
+    );
+    for (query, expected) in [
         (
             "DECLARE @d date SET @d = '03/02/2027' SELECT @d",
             "2027-02-03",
@@ -223,7 +237,12 @@ fn the_order_counts_wherever_a_text_becomes_a_date() {
     ] {
         assert_eq!(value(&mut session, query), expected, "{query}");
     }
-    // The parameters and the body of what scripts have made.
+}
+
+#[test]
+fn the_order_counts_in_parameters_bodies_and_columns_that_become_dates() {
+    let stage = Stage::new();
+    let mut session = session(&stage, "dmy");
     run(
         &mut session,
         "CREATE PROCEDURE p @d date = '05/04/2027' AS SELECT CONCAT(@d, '|', CAST('06/05/2027' AS date))",
@@ -241,7 +260,6 @@ fn the_order_counts_wherever_a_text_becomes_a_date() {
         value(&mut session, "SELECT dbo.f('04/03/2027')"),
         "2027-03-04|2027-05-06"
     );
-    // A column that becomes one of dates.
     run(
         &mut session,
         "CREATE TABLE dbo.u (s varchar(20)) INSERT dbo.u VALUES ('03/02/2027') ALTER TABLE dbo.u ALTER COLUMN s date",

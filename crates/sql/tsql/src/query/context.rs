@@ -3,6 +3,8 @@
 //! Invariants
 //! - A query changes nothing of a session but what it keeps for the next one: SQLite's database and the trees of a
 //!   batch.
+//!
+//! Leaves to others: the session itself (`session.rs`), and what a query makes of it (`translate`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
