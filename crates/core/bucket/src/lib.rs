@@ -10,6 +10,7 @@
 //! - A request that the store may take twice is repeated for 3 minutes, by `object_store` or here (`own.rs`). Its
 //!   signature is that of the first one, and stores take none that is older than 15 minutes.
 //! - A completion replaces nothing that was not found at the beginning, in a store that heeds conditions.
+//! - Only a whole listing is taken for one: an error or a page of a proxy in its place is no empty bucket.
 //! - An address that names a server of the configuration means that server or nothing.
 //! - After [`as_of`] every bucket is read as it was at that moment, and none is written.
 //! - No text of this room has a secret in it: not `Debug`, not an error, not a log line.
@@ -35,6 +36,7 @@ mod flow;
 mod generations;
 mod google;
 mod held;
+mod listing;
 mod network;
 mod objects;
 mod own;

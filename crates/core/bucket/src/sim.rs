@@ -87,6 +87,8 @@ pub enum Act {
     Overtake(&'static [u8]),
     /// It is not done; the answer is 200 with this error in its body.
     Hide(&'static str),
+    /// It is not done; the answer is 200 with this body.
+    Answer(&'static str),
     /// It is not done; the answer is that of a completion that is.
     Lie,
     Delay(Duration),
@@ -534,6 +536,7 @@ impl HttpService for Store {
                 return Ok(answer);
             }
             Act::Hide(code) => return Ok(refusal(200, code)),
+            Act::Answer(body) => return Ok(answered(StatusCode::OK, &[], body.into())),
             Act::Lie => return Ok(completion(self.scheme, "\"lie\"")),
             Act::Twice => drop(self.answer(&parts.method, &key, &parts, &body)),
             _ => {}

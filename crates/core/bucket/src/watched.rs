@@ -7,7 +7,8 @@
 //! Invariants
 //! - A call's record describes its last request, and counts all of them.
 //! - A completion counts as done only when its whole body was read and has no error in it.
-//! - Of a refusal's body 16 KiB are read, of a completion's 1 MiB. Texts from them have no control characters and at
+//! - A listing counts as answered only when its whole body was read and is one.
+//! - Of a refusal's body 16 KiB are read, of a completion's 1 MiB, of a listing's page 32 MiB. Texts from them have no control characters and at
 //!   most 200 characters.
 //! - A request is not repeated if the server's certificate is not trusted, if the store answers 501, or, without an
 //!   answer, while the store is given up.
@@ -28,6 +29,7 @@ use object_store::client::{
 };
 
 use crate::counted::RequestTally;
+use crate::listing::{Fault, Listing};
 
 /// More of a refusal's body is not read.
 const BODY_MAX: usize = 16 << 10;
@@ -36,6 +38,9 @@ const COMPLETED_MAX: usize = 1 << 20;
 
 /// The unanswered request of one call at which the user is told: after two seconds or so.
 const TOLD_AT: u32 = 5;
+
+/// A page of a listing: up to 5000 names of 1024 characters.
+pub const PAGE_MAX: usize = 32 << 20;
 
 /// A header that a completion gets.
 pub type Header = (HeaderName, HeaderValue);
@@ -151,11 +156,16 @@ impl HttpService for Client {
         if is_completion && let Ok(headers) = COMPLETION.try_with(Clone::clone) {
             request.headers_mut().extend(headers);
         }
+        let listing = Listing::of(&request);
         let host = request.uri().host().unwrap_or_default().to_owned();
         let answered = match self.inner.execute(request).await {
             Ok(response) if is_completion && response.status().is_success() => {
                 completed(response).await
             }
+            Ok(response) if response.status().is_success() => match listing {
+                Some(listing) => listed(listing, response).await,
+                None => Ok(response),
+            },
             other => other,
         };
         let response = answered.map_err(|error| self.unanswered(error, &host))?;
@@ -278,6 +288,19 @@ async fn completed(response: HttpResponse) -> Result<HttpResponse, HttpError> {
         parts.status = status_of(&element(&text, "Code"));
     }
     Ok(HttpResponse::from_parts(parts, text.into()))
+}
+
+/// Reads the answer to a listing to its end. One that is no listing is asked for once: the next answer would be like it.
+async fn listed(listing: Listing, response: HttpResponse) -> Result<HttpResponse, HttpError> {
+    let (mut parts, body) = response.into_parts();
+    let bytes = body_of(body, PAGE_MAX).await?;
+    let text = String::from_utf8_lossy(&bytes);
+    match listing.check(&text) {
+        Ok(()) => {}
+        Err(Fault::Refusal) => parts.status = status_of(&element(&text, "Code")),
+        Err(other) => return Err(HttpError::new(HttpErrorKind::Unknown, other)),
+    }
+    Ok(HttpResponse::from_parts(parts, bytes.into()))
 }
 
 /// The status with which S3 sends an error that is not in the body of a 200.

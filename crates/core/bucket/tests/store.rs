@@ -36,6 +36,7 @@ longshore_bucket::over_each_store! {
     an_upload_that_could_not_be_aborted_is_named
     a_completion_that_is_interrupted_does_not_wait_for_ever
     small_objects_are_written_listed_and_removed
+    nothing_but_a_listing_is_taken_for_an_empty_bucket
     a_removal_is_repeated_until_it_is_answered
 }
 
@@ -580,6 +581,49 @@ fn a_completion_that_is_interrupted_does_not_wait_for_ever(scheme: Scheme) {
     let cancel = AtomicBool::new(true);
     upload.complete(done, 10_077, None, &cancel).unwrap();
     assert!(store.object("a").is_some());
+}
+
+fn nothing_but_a_listing_is_taken_for_an_empty_bucket(scheme: Scheme) {
+    let listed = |act: Act, times| {
+        let store = Store::speaking(scheme);
+        let bucket = store.bucket().unwrap();
+        bucket
+            .put(&key("p/a"), Bytes::from_static(b"1234"), &NO)
+            .unwrap();
+        let mut left = times;
+        store.script(move |asked| {
+            let is_list = asked.query.contains("list");
+            match is_list && left > 0 {
+                true => {
+                    left -= 1;
+                    act.clone()
+                }
+                false => Act::Pass,
+            }
+        });
+        let below = bucket
+            .below(&key("p"), &NO)
+            .map(|found| found.objects.len());
+        let level = bucket
+            .level(&key("p"), &NO)
+            .map(|found| found.objects.len());
+        (below, level)
+    };
+    let (below, level) = listed(Act::Hide("InternalError"), 1);
+    assert_eq!((below.unwrap(), level.unwrap()), (1, 1));
+    for (act, word) in [
+        (Act::Hide("AccessDenied"), "AccessDenied"),
+        (Act::Answer("<html>login please</html>"), "login please"),
+        (Act::Answer(""), "is none"),
+        (Act::Answer("<ListBucketResult>"), ""),
+        (Act::Answer("<EnumerationResults>"), ""),
+    ] {
+        let (below, level) = listed(act.clone(), usize::MAX);
+        for found in [below, level] {
+            let error = found.unwrap_err().to_string();
+            assert!(error.contains(word), "{act:?}: {error}");
+        }
+    }
 }
 
 fn small_objects_are_written_listed_and_removed(scheme: Scheme) {
