@@ -18,6 +18,8 @@ use reqwest::Url;
 
 /// The variable that allows plain http.
 pub const ALLOW_HTTP: &str = "LONGSHORE_ALLOW_HTTP";
+/// The variable for how many seconds a request is repeated.
+pub const PATIENCE: &str = "LONGSHORE_STORE_PATIENCE";
 
 /// A file's content is not larger than this.
 const FILE_MAX: usize = 1 << 20;

@@ -1,5 +1,6 @@
 //! How long a request is repeated.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use object_store::{BackoffConfig, RetryConfig};
@@ -22,6 +23,18 @@ impl Patience {
         first_wait: Duration::from_millis(100),
         longest_wait: Duration::from_secs(15),
     };
+
+    /// The seconds that may be set.
+    pub const SECONDS: RangeInclusive<u64> = 5..=240;
+
+    /// [`Patience::USUAL`] for so many seconds. `None`: not one of [`Patience::SECONDS`].
+    pub fn of(seconds: u64) -> Option<Patience> {
+        let total = Duration::from_secs(seconds);
+        Patience::SECONDS.contains(&seconds).then_some(Patience {
+            total,
+            ..Patience::USUAL
+        })
+    }
 
     pub fn retries(self) -> RetryConfig {
         RetryConfig {

@@ -21,7 +21,7 @@ use std::sync::{Mutex, PoisonError};
 
 use longshore_io::Storage;
 
-use crate::environment::{ALLOW_HTTP, check_endpoint, read_file};
+use crate::environment::{ALLOW_HTTP, PATIENCE, check_endpoint, read_file};
 use crate::s3::ADDRESSING_STYLE;
 use crate::scheme::Scheme;
 use crate::settings::{CA_FILE, Origin, Settings};
@@ -45,12 +45,14 @@ pub struct Server {
     /// Certificates to trust, PEM.
     pub ca_file: Option<PathBuf>,
     pub allow_http: bool,
+    /// Seconds for which a request is repeated, 5 to 240.
+    pub patience: Option<u64>,
     /// Of S3: where requests have the bucket's name.
     pub addressing_style: Option<String>,
 }
 
 /// The variables that the settings read, each with the key of the configuration that gives its value.
-const KEYS: [(&str, &str); 10] = [
+const KEYS: [(&str, &str); 11] = [
     ("AWS_ENDPOINT_URL_S3", "`endpoint`"),
     ("AZURE_STORAGE_ENDPOINT", "`endpoint`"),
     ("GOOGLE_BASE_URL", "`endpoint`"),
@@ -60,6 +62,7 @@ const KEYS: [(&str, &str); 10] = [
     ("GOOGLE_APPLICATION_CREDENTIALS", "`credentials_file`"),
     (CA_FILE, "`ca_file`"),
     (ALLOW_HTTP, "`allow_http`"),
+    (PATIENCE, "`patience`"),
     (ADDRESSING_STYLE, "`addressing_style`"),
 ];
 
@@ -150,6 +153,9 @@ impl Server {
                 self.ca_file.clone().map(OsString::from)
             }
             name if name == ALLOW_HTTP && self.allow_http => Some("1".into()),
+            name if name == PATIENCE && self.patience.is_some() => {
+                self.patience.map(|seconds| seconds.to_string().into())
+            }
             name => environment(name),
         }
     }
@@ -509,6 +515,13 @@ mod tests {
                     ..Server::default()
                 },
                 "`region`",
+            ),
+            (
+                Server {
+                    patience: Some(241),
+                    ..Server::default()
+                },
+                "`patience` is \"241\", and 5 to 240 seconds are allowed",
             ),
         ] {
             let refused = read(&server, &disk()).unwrap_err();

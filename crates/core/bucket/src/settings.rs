@@ -15,7 +15,7 @@ use longshore_io::Storage;
 
 use crate::Error;
 use crate::azure::Azure;
-use crate::environment::{ALLOW_HTTP, Environment, Form, read_file};
+use crate::environment::{ALLOW_HTTP, Environment, Form, PATIENCE, read_file};
 use crate::google::Google;
 use crate::patience::Patience;
 use crate::s3::S3;
@@ -165,6 +165,13 @@ impl Settings {
             Some("1") => true,
             Some(_) => return Err(format!("{ALLOW_HTTP} is neither 0 nor 1")),
         };
+        let patience = match env.get(PATIENCE, Form::Signs)? {
+            None => Patience::USUAL,
+            Some(asked) => asked.parse().ok().and_then(Patience::of).ok_or_else(|| {
+                let (first, last) = Patience::SECONDS.into_inner();
+                format!("{PATIENCE} is {asked:?}, and {first} to {last} seconds are allowed")
+            })?,
+        };
         let ca = match env.path(CA_FILE)? {
             // AWS's may be set for the whole machine.
             None if scheme == Scheme::S3 => env.path("AWS_CA_BUNDLE")?,
@@ -187,7 +194,7 @@ impl Settings {
             origin: Origin::Environment,
             allow_http,
             ca,
-            patience: Patience::USUAL,
+            patience,
         })
     }
 

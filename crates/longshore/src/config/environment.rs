@@ -51,13 +51,14 @@ const PATHS: [&str; 9] = [
     "LONGSHORE_SYSFS",
 ];
 /// Other variables that are not keys.
-const TEXTS: [&str; 6] = [
+const TEXTS: [&str; 7] = [
     "LONGSHORE_ALLOW_HTTP",
     "LONGSHORE_LOG",
     "LONGSHORE_LOGIN_PASSWORD",
     "LONGSHORE_PART_MIB",
     "LONGSHORE_S3_ADDRESSING_STYLE",
     "LONGSHORE_S3_CHECKSUM",
+    "LONGSHORE_STORE_PATIENCE",
 ];
 
 /// Variables for the program's own tests, doubles and scripts; the programs that they start inherit them.

@@ -108,6 +108,7 @@ pub fn example(key: &str) -> Option<&'static str> {
         "credentials_file" => "credentials_file = \"/etc/longshore/offsite.keys\"",
         "ca_file" => "ca_file = \"/etc/longshore/ca.pem\"",
         "allow_http" => "allow_http = true",
+        "patience" => "patience = 60",
         "addressing_style" => "addressing_style = \"virtual\"",
         "copies" => "copies = [\"offsite\"]",
         "keep_full" => "keep_full = 4",

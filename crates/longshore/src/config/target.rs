@@ -54,6 +54,8 @@ pub struct Target {
     /// Whether the server may be spoken to over plain http.
     #[serde(default)]
     pub allow_http: bool,
+    /// Seconds for which a request is repeated.
+    pub patience: Option<u64>,
     /// Where requests of S3 have the bucket's name: `path`, `virtual` or `auto`.
     pub addressing_style: Option<String>,
 }
@@ -74,6 +76,7 @@ impl Target {
         "credentials_file",
         "ca_file",
         "allow_http",
+        "patience",
         "addressing_style",
     ];
 
@@ -100,6 +103,7 @@ impl Target {
             credentials_file: self.credentials_file.clone(),
             ca_file: self.ca_file.clone(),
             allow_http: self.allow_http,
+            patience: self.patience,
             addressing_style: self.addressing_style.clone(),
         };
         let is_own = server != StoreServer::default();
@@ -262,6 +266,7 @@ impl Target {
             ("account", self.account.is_some()),
             ("credentials_file", self.credentials_file.is_some()),
             ("ca_file", self.ca_file.is_some()),
+            ("patience", self.patience.is_some()),
             ("addressing_style", self.addressing_style.is_some()),
         ];
         let found = there.into_iter().find(|(_, is_there)| *is_there);

@@ -86,7 +86,7 @@ impl Stage {
         let tables = NAMES.iter().zip(&stage.gateways).map(|(name, gateway)| {
             format!(
                 "[target.{name}]\nbuckets = [\"s3://nightly/b\"]\nendpoint = \"http://127.0.0.1:{}\"\nregion = \"us-east-1\"\n\
-                 allow_http = true\n",
+                 allow_http = true\npatience = 10\n",
                 gateway.port
             )
         });
@@ -211,7 +211,6 @@ fn four_and_two_stripes_over_three_servers_outlive_the_loss_of_any_of_them() {
     stage.restores(0, &all, "back");
 }
 
-/// The run takes three minutes: so long is a server asked that does not answer any longer.
 #[test]
 fn a_server_that_dies_during_the_backup_costs_its_two_stripes() {
     let Some(mut stage) = Stage::new() else {
