@@ -11,6 +11,7 @@
 mod copies;
 mod debts;
 mod depth;
+mod gone;
 mod keys;
 mod notes;
 mod postgres;
@@ -269,6 +270,8 @@ fn target(
     }
     space::look(shelf, &listing, context, notes);
     unrecorded(&told, context, notes);
+    let at = (&*told.database, &*told.target);
+    gone::look(&runs_of(&told.database, context), &listing, at, notes);
     copied(shelf, &listing, context, notes);
     if !depth.only_looks {
         stores(shelf, spec, context, notes);

@@ -461,6 +461,54 @@ fn info_shows_states_sizes_and_the_outlook() {
 
 /// Goal: a monitor learns that the newest run was killed, although an older backup is good and young; and it is told so
 /// until a backup is complete.
+/// Goal: a target that lost its newest backup tells nothing of it, and the history of the machine that made it does.
+#[test]
+fn a_newest_backup_that_somebody_removed_or_exchanged_fails_the_check() {
+    let stage = configured();
+    for _ in 0..2 {
+        stage.line("backup sales").exits(0);
+        std::thread::sleep(std::time::Duration::from_millis(1100));
+    }
+    let labels = labels(&stage, "sales");
+    let code = stage.line("check sales").code;
+    let moved = |from: &str, to: &str| {
+        for dir in ["disk1", "disk2"] {
+            let at = |name: &str| stage.path(format!("{dir}/sales/{name}"));
+            std::fs::rename(at(from), stage.path(format!("{dir}-{to}"))).unwrap();
+        }
+    };
+    let back = |from: &str, to: &str| {
+        for dir in ["disk1", "disk2"] {
+            let at = stage.path(format!("{dir}/sales/{to}"));
+            std::fs::rename(stage.path(format!("{dir}-{from}")), at).unwrap();
+        }
+    };
+    moved(&labels[1], "new");
+    let told = stage.line("check sales").exits(1);
+    told.says(&format!(
+        "{}: the newest backup that this machine made",
+        labels[1]
+    ))
+    .says("is not at the target any longer");
+    let elsewhere = stage.line("check sales --catalog none").exits(code);
+    assert!(
+        !elsewhere.out.contains("the newest backup that"),
+        "{}",
+        elsewhere.out
+    );
+    // The older one in its place.
+    moved(&labels[0], "old");
+    back("old", &labels[1]);
+    stage
+        .line("check sales")
+        .exits(1)
+        .says("another backup does");
+    moved(&labels[1], "old");
+    back("old", &labels[0]);
+    back("new", &labels[1]);
+    stage.line("check sales").exits(code);
+}
+
 #[test]
 fn a_newest_backup_that_was_killed_is_a_warning_until_another_is_complete() {
     let stage = configured();

@@ -1,0 +1,71 @@
+//! The finding about a newest backup that was made here and is not at its target any longer.
+//!
+//! A target tells nothing of a backup whose directory or objects somebody removed: the older one is simply the newest. This machine's
+//! history knows better.
+//!
+//! Invariants
+//! - The newest complete backup of the history is looked for by its set, not by its label.
+//! - One that an older machine, or no history, knows of is not missed here.
+//!
+//! Leaves to others: backups whose stripes are missing under a label that is there (`check.rs`), and the history (`longshore-catalog`).
+
+use longshore_catalog::{RunOutcome, RunRow, RunTask};
+use longshore_repository::{BackupEntry, BackupState, Listing};
+use longshore_terminal::output::moment;
+use uuid::Uuid;
+
+use super::notes::Notes;
+
+/// `runs`: those of this machine's history about the database. `target`: where the listing is from.
+pub fn look(
+    runs: &[RunRow],
+    listing: &Listing,
+    (database, target): (&str, &str),
+    notes: &mut Notes,
+) {
+    let Some((run, set)) = newest(runs, target) else {
+        return;
+    };
+    let may_be = |entry: &BackupEntry| match &entry.state {
+        BackupState::Complete(complete) => complete.header.set == set,
+        BackupState::Foreign {
+            shown: Some(shown), ..
+        } => shown.header.set == set,
+        // It cannot be told what it is, and other findings tell of it.
+        _ => run.label.as_deref() == Some(entry.label.as_str()),
+    };
+    if listing.sets.iter().any(may_be) {
+        return;
+    }
+    let label = run.label.as_deref().unwrap_or_default();
+    let there = listing
+        .sets
+        .iter()
+        .any(|entry| entry.label.as_str() == label);
+    let what = match there {
+        true => "lies under this label no longer: another backup does",
+        false => "is not at the target any longer",
+    };
+    let text = format!(
+        "{label}: the newest backup that this machine made, {} UTC, {what}. A restore would take an older one: find out who removed it, \
+         and run `longshore backup {database} --target {target}`",
+        moment(run.finish_us)
+    );
+    notes.bad("backup", text);
+}
+
+/// The newest run that completed a backup at this target, and its set.
+fn newest<'a>(runs: &'a [RunRow], target: &str) -> Option<(&'a RunRow, Uuid)> {
+    let is_good = |run: &RunRow| {
+        let good = [RunOutcome::Good.word(), RunOutcome::Warnings.word()];
+        good.contains(&run.outcome.as_str())
+    };
+    let is_here = |run: &&RunRow| {
+        run.task == RunTask::Backup.word() && run.target.as_deref() == Some(target) && is_good(run)
+    };
+    let newest = runs
+        .iter()
+        .filter(is_here)
+        .max_by_key(|run| run.finish_us)?;
+    Some((newest, newest.set?))
+}
