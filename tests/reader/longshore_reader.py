@@ -45,6 +45,7 @@ Leaves to others: whether it is right itself (check_reader.py), and speed (longs
 import argparse
 import base64
 import binascii
+import collections
 import hashlib
 import hmac
 import importlib
@@ -78,6 +79,7 @@ BLOCK_FIXED_LEN = 72
 SLOTS_MAX = 32
 OBJECT_MAX = 65_536
 OBJECTS_MAX = 64
+FOUND_MAX = 512
 NAMES_MAX = 256
 COSTLY_MAX = 8
 KEYS_PARTS_MAX = 4
@@ -1861,14 +1863,14 @@ class Keyring:
             except Bad as bad:
                 why.append(str(bad))
         tried = []
-        for found in objects[:OBJECTS_MAX]:
+        for found in objects[:FOUND_MAX]:
             if (found.set, found.commitment) != (keys.header[:16], keys.commitment):
                 continue
             slots = []
             for kind, slot in found.slots:
                 if kind == COMMAND and not self.has_command(slot):
                     continue
-                costly[kind] = costly.get(kind, SLOTS_MAX * OBJECTS_MAX) - 1
+                costly[kind] = costly.get(kind, SLOTS_MAX * FOUND_MAX) - 1
                 slots += [(kind, slot)] if costly[kind] >= 0 else []
             tried.append((found, slots))
         # Programs after everything else.
@@ -1979,16 +1981,18 @@ def objects_of(folders, set_id):
             if re.fullmatch(re.escape(begin) + r"[0-9a-f]{16}\.lsk", name):
                 path = os.path.join(folder, name)
                 if stat.S_ISREG(os.lstat(path).st_mode):
-                    found.setdefault(name, []).append(path)
-    good = 0
-    for name in sorted(found)[:NAMES_MAX]:
-        if good == OBJECTS_MAX:
-            break
-        for path in found[name]:
-            with open(path, "rb") as file:
+                    found.setdefault(name, []).append(folder)
+    read, good = collections.Counter(), collections.Counter()
+    for name in sorted(found):
+        # Each place has a share of its own, so that a full one hides nothing of another.
+        if all(read[folder] == NAMES_MAX or good[folder] == OBJECTS_MAX for folder in found[name]):
+            continue
+        read.update(folder for folder in found[name] if read[folder] < NAMES_MAX)
+        for folder in found[name]:
+            with open(os.path.join(folder, name), "rb") as file:
                 data = file.read(OBJECT_MAX + 1)
             if hashlib.sha256(data).hexdigest()[:16] == name[len(begin) : -4]:
-                good += 1
+                good.update(folder for folder in found[name] if good[folder] < OBJECTS_MAX)
                 yield data
                 break
 

@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use longshore_crypt::{Keyring, ObjectName};
+use longshore_crypt::{KeyObject, Keyring, ObjectName};
 use longshore_media::{DeviceSpec, Folder, finder_in};
 use longshore_terminal::failure::Failure;
 use longshore_terminal::interrupt;
@@ -102,6 +102,40 @@ pub fn for_backup(
     Ok(Some(places))
 }
 
+/// Errors: one of these places of keys lies in a target, or has stripes of this run: who has the media would have the keys.
+pub fn refuse_near(
+    context: &Context,
+    places: &[Folder],
+    devices: &[DeviceSpec],
+) -> Result<(), Failure> {
+    let targets = context.config.target.iter();
+    let texts = targets.flat_map(|(name, target)| {
+        let places = target.places(name);
+        places.map_or_else(|_| Vec::new(), |places| places.texts())
+    });
+    // A target whose server cannot be asked is no reason to refuse this backup.
+    let targets: Vec<Folder> = texts
+        .flat_map(|text| named(context, &[text]).unwrap_or_default())
+        .collect();
+    let devices = devices.iter().map(|spec| spec.open(&context.storage));
+    let stripes: Vec<Folder> = devices.filter_map(|device| device.folder()).collect();
+    for place in places {
+        let has_stripes = |near: &&Folder| near.lies_in(place) && place.lies_in(near);
+        let near = targets.iter().find(|target| place.lies_in(target));
+        if let Some(near) = near.or_else(|| stripes.iter().find(has_stripes)) {
+            return Err(Failure::usage(
+                format!(
+                    "{} is no place for detached keys: stripes are in {}, and who has them would have the keys",
+                    place.name(),
+                    near.name()
+                ),
+                "name a place on another disk, or in another bucket, in `keys` of the target or in --keys",
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Where the keys of a set are whose media have no slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -147,7 +181,11 @@ impl KeyLook {
             let whole = place.objects(set).map(|names| {
                 let is_whole = |name: &ObjectName| {
                     let read = place.read(name).ok().flatten();
-                    read.is_some_and(|bytes| name.fits(&bytes))
+                    // Anybody can make a file whose name fits.
+                    let is_object = |bytes: &[u8]| {
+                        KeyObject::decode(bytes).is_ok_and(|object| object.set == *set)
+                    };
+                    read.is_some_and(|bytes| name.fits(&bytes) && is_object(&bytes))
                 };
                 names.into_iter().filter(is_whole).collect::<BTreeSet<_>>()
             });

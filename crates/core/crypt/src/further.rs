@@ -4,7 +4,7 @@
 //! - Objects are looked at only where no slot of the set itself opens it, and programs are asked after everything else.
 //! - An object counts as made only if readers look at it and try its slots.
 //! - A set key from an object is right if the set's commitment and the object's MAC agree, both compared in constant time.
-//! - How many objects there are, and what they ask for, is bounded: [`OBJECTS_MAX`], and [`COSTLY_MAX`] slots of passphrases and of
+//! - How many objects there are, and what they ask for, is bounded: [`OBJECTS_MAX`] in each place, [`FOUND_MAX`] in all, and [`COSTLY_MAX`] slots of passphrases and of
 //!   programs' keys.
 //! - An object is made by whoever has the set key alone, and read back by the same code before it is given out.
 //!
@@ -16,7 +16,7 @@ use crate::age;
 use crate::command::set_name;
 use crate::error::ObjectsTold;
 use crate::keys::{Keys, Slot, SlotKind};
-use crate::object::{KeyObject, OBJECTS_MAX};
+use crate::object::{FOUND_MAX, KeyObject, OBJECTS_MAX};
 use crate::recipient::Recipient;
 use crate::roots::{KeyContext, Root};
 use crate::set::{NewKey, SetKeys};
@@ -45,8 +45,8 @@ impl FoundObjects {
                 self.objects.push(object);
             }
         }
-        self.more |= others.more || self.objects.len() > OBJECTS_MAX;
-        self.objects.truncate(OBJECTS_MAX);
+        self.more |= others.more || self.objects.len() > FOUND_MAX;
+        self.objects.truncate(FOUND_MAX);
         self.problem = self.problem.or(others.problem);
         for place in others.places {
             if !self.places.contains(&place) {
@@ -57,7 +57,7 @@ impl FoundObjects {
     }
 }
 
-/// Finds the key objects of the set with this identifier, at most [`OBJECTS_MAX`] of them. Called by any thread, only for sets
+/// Finds the key objects of the set with this identifier, at most [`FOUND_MAX`] of them. Called by any thread, only for sets
 /// that nothing else opens; it may take a while.
 pub type ObjectFinder = dyn Fn(&[u8; 16]) -> FoundObjects + Send + Sync;
 
@@ -329,7 +329,7 @@ fn by_objects(
 
 /// The objects of the set that readers look at.
 fn decoded(found: &FoundObjects, set: &[u8; 16], commitment: &Root) -> Vec<KeyObject> {
-    let all = found.objects.iter().take(OBJECTS_MAX);
+    let all = found.objects.iter().take(FOUND_MAX);
     let all = all.filter_map(|bytes| KeyObject::decode(bytes).ok());
     all.filter(|o| o.is_of(set, commitment)).collect()
 }
@@ -381,13 +381,13 @@ fn told(error: Error, found: &FoundObjects, (count, untried): (usize, usize)) ->
         (1, _) => "; the key object next to it is for others, too".to_owned(),
         (many, _) => format!("; the {many} key objects next to it are for others, too"),
     };
-    let spoilt = found.objects.len().min(OBJECTS_MAX) - count;
+    let spoilt = found.objects.len().min(FOUND_MAX) - count;
     if spoilt > 0 {
         objects += &format!("; {spoilt} key objects are damaged, or of another set");
     }
     if found.more {
         objects += &format!(
-            "; there are more than {OBJECTS_MAX} of these, and the others were not looked at (--key-object FILE names one)"
+            "; there are more than {OBJECTS_MAX} of these in one place, and the others were not looked at (--key-object FILE names one)"
         );
     }
     if untried > 0 {

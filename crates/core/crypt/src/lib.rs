@@ -52,7 +52,7 @@ pub use identity::{Identities, Identity, KeyFinder};
 pub use index::{Chunk, IndexKeys, IndexSecret};
 pub use keyring::Keyring;
 pub use keys::{Keys, SLOTS_MAX, Slot, SlotKind};
-pub use object::{KeyObject, OBJECT_MAX, OBJECTS_MAX, ObjectName};
+pub use object::{FOUND_MAX, KeyObject, OBJECT_MAX, OBJECTS_MAX, ObjectName};
 pub use passphrase::Passphrase;
 pub use pieces::{PIECE_MORE, is_same_tag};
 pub use pkcs8::{FILE_MAX as KEY_FILE_MAX, is_private_key};

@@ -14,8 +14,10 @@ use crate::roots::{Root, digest_of};
 
 /// The most bytes of an object.
 pub const OBJECT_MAX: usize = 65_536;
-/// The most objects of one set that a reader looks at.
+/// The most objects of one set that a reader looks at in one place.
 pub const OBJECTS_MAX: usize = 64;
+/// The most objects of one set that a reader looks at in all places: those of eight full ones.
+pub const FOUND_MAX: usize = 8 * OBJECTS_MAX;
 const MAGIC: &[u8; 6] = b"LSKEYS";
 const VERSION: u16 = 1;
 /// Bytes before the marks.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use longshore_crypt::{
-    CommandKey, Error, FoundObjects, Identities, Identity, KeyObject, Keyring, Keys, NewKey,
-    OBJECTS_MAX, OpenedSet, Passphrase, Recipient, Recipients, SetKeys, Slot, first_object,
+    CommandKey, Error, FOUND_MAX, FoundObjects, Identities, Identity, KeyObject, Keyring, Keys,
+    NewKey, OpenedSet, Passphrase, Recipient, Recipients, SetKeys, Slot, first_object,
 };
 
 const HEADER: &[u8] = b"0123456789abcdef, and more of a set header";
@@ -263,7 +263,7 @@ fn thousands_of_objects_are_looked_at_for_a_while_only() {
         forged.encode().unwrap()
     };
     ASKED.store(0, Ordering::Relaxed);
-    let many: Vec<Vec<u8>> = (0..OBJECTS_MAX as u64 * 3).map(forged).collect();
+    let many: Vec<Vec<u8>> = (0..FOUND_MAX as u64 + 9).map(forged).collect();
     ASKED.store(0, Ordering::Relaxed);
     let refused = next_to(ring(&program), many.clone())
         .open(HEADER, &ours.records)
@@ -313,7 +313,7 @@ fn an_object_counts_only_if_readers_try_it() {
     let is_read = |first: &[KeyObject]| unlocked.check_read(&found(first), &last, &phrases).is_ok();
     assert!(is_read(&others[..1]));
     assert!(!is_read(&others));
-    let many: Vec<KeyObject> = (0..OBJECTS_MAX as i64)
+    let many: Vec<KeyObject> = (0..FOUND_MAX as i64)
         .map(|n| unlocked.object(&recipients(&[&old]), n).unwrap())
         .collect();
     assert!(!is_read(&many) && is_read(&many[1..]));

@@ -1033,6 +1033,7 @@ fn limits_are_those_of_the_code() {
         ("SLOTS_MAX", longshore_crypt::SLOTS_MAX),
         ("OBJECT_MAX", longshore_crypt::OBJECT_MAX),
         ("OBJECTS_MAX", longshore_crypt::OBJECTS_MAX),
+        ("FOUND_MAX", longshore_crypt::FOUND_MAX),
         ("NAMES_MAX", longshore_media::device::NAMES_MAX),
         ("COSTLY_MAX", longshore_crypt::COSTLY_MAX),
         ("PARITY_MAX", usize::from(PARITY_MAX)),

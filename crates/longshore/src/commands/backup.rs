@@ -31,7 +31,7 @@ use super::moving::{limits, tuning};
 use super::offload;
 use super::recording::{self, Recorder};
 use super::runs::PendingRun;
-use super::{devices, source};
+use super::{detached, devices, source};
 use crate::config;
 use crate::context::Context;
 use crate::key_places;
@@ -187,6 +187,10 @@ fn run_against(
         .map(|found| found.is_valid() && is_ours(found));
     let mixed = held.as_ref().is_some_and(|held| held.mixed);
     let label = held.as_ref().map(|held| held.begun.label.clone());
+    // Who removes a copy of it elsewhere sees that it is here, too.
+    if let (Some(target), Some(places)) = (&kind.target, &request.key_places) {
+        detached::hold(report.set.as_bytes(), places, (target, context));
+    }
     // As long as its place is held, the backup counts as being written.
     drop((backup, request, held));
     if let (Some(label), Some(found)) = (&label, &verification) {
@@ -481,6 +485,9 @@ fn request(
     let asked = (options.keys_detached, &options.key_places[..]);
     request.key_places =
         key_places::for_backup(context, asked, (wanted.target(), encrypt_to.is_some()))?;
+    if let Some(places) = &request.key_places {
+        key_places::refuse_near(context, places, &request.devices)?;
+    }
     let compares = options.differing.differential || options.differing.incremental;
     // A base may have its keys there.
     if request.key_places.is_none() && !options.key_places.is_empty() && !compares {

@@ -62,6 +62,8 @@ struct Wal {
     queue_max: u64,
     prefetch: u64,
     slot: Option<String>,
+    /// Whether its segments are encrypted.
+    encrypted: bool,
 }
 
 #[derive(Serialize)]
@@ -73,6 +75,8 @@ struct Target {
     encrypted: bool,
     parity: u16,
     tolerate: u16,
+    /// The places of detached keys.
+    keys: Vec<String>,
 }
 
 /// Loading the configuration has checked its form; this checks the things that it names.
@@ -105,6 +109,8 @@ pub fn config(options: &Config, context: &Context) -> Result<Exit, Failure> {
                 queue_max: wal.queue_max.unwrap_or(QUEUE_MAX),
                 prefetch: wal.prefetch.unwrap_or(QUEUE_MAX),
                 slot: wal.slot.clone(),
+                encrypted: wal.encrypt != Some(false)
+                    && !config.recipients_of(config.target_of(name)).is_empty(),
             })
         }),
     });
@@ -122,6 +128,7 @@ pub fn config(options: &Config, context: &Context) -> Result<Exit, Failure> {
         encrypted: !config.recipients_of(Some(name)).is_empty(),
         parity: t.parity,
         tolerate: t.tolerate,
+        keys: t.keys.clone(),
     });
     let answer = Answer {
         action: "config_check",
@@ -175,10 +182,16 @@ fn text(answer: &Answer, context: &Context) -> String {
             t.directories.len() + t.buckets.len(),
             plain(&[&t.directories[..], &t.buckets[..]].concat().join(", ")),
             match t.encrypted {
-                true => "encrypted (the WAL archive is not)",
+                true => "encrypted",
                 false => "not encrypted",
             }
         );
+        if !t.keys.is_empty() {
+            text += &format!(
+                "  the keys of its backups are in {}\n",
+                plain(&t.keys.join(", "))
+            );
+        }
     }
     for d in &answer.databases {
         text += &format!("database {}: {}\n", plain(&d.name), plain(&d.url));
@@ -220,8 +233,12 @@ fn text(answer: &Answer, context: &Context) -> String {
 
 fn log(wal: &Wal) -> String {
     let mut text = format!(
-        "  its WAL is archived in {}; a backup is complete when its WAL is there\n",
-        plain(&wal.archive)
+        "  its WAL is archived in {}, {}; a backup is complete when its WAL is there\n",
+        plain(&wal.archive),
+        match wal.encrypted {
+            true => "encrypted",
+            false => "not encrypted",
+        }
     );
     if wal.ahead {
         let (push, get) = (bytes(wal.queue_max), bytes(wal.prefetch));

@@ -424,6 +424,196 @@ fn a_further_recipient_gets_its_object_where_the_keys_are() {
     stage.line(&format!("{restore} none")).exits(4);
 }
 
+/// Goal: neither a disk that is away nor the name of a directory takes the keys of a copy, also on a machine that does not know its target.
+#[test]
+fn the_keys_of_a_copy_stay_while_its_disk_is_away_or_its_backup_has_another_name() {
+    let (stage, _) = stage("");
+    stage.line("backup sales").exits(0);
+    stage.line("copy sales").exits(0);
+    next_second();
+    stage.line("backup sales").exits(0);
+    // An empty mount point can be asked, and says that nothing is there.
+    std::fs::rename(stage.path("away"), stage.path("unmounted")).unwrap();
+    std::fs::create_dir(stage.path("away")).unwrap();
+    stage
+        .line("expire sales --target nightly")
+        .exits(0)
+        .says("says that target offsite");
+    // Copies of before there were marks.
+    let marks = |dir: &str| {
+        let names = stage.names(dir).into_iter();
+        names
+            .filter(|name| name.ends_with(".held"))
+            .collect::<Vec<_>>()
+    };
+    for dir in ["keys1", "keys2"] {
+        for name in marks(dir) {
+            std::fs::remove_file(stage.path(dir).join(name)).unwrap();
+        }
+    }
+    next_second();
+    stage.line("backup sales").exits(0);
+    stage
+        .line("expire sales --target nightly")
+        .exits(0)
+        .says("nothing is there now");
+    std::fs::remove_dir(stage.path("away")).unwrap();
+    std::fs::rename(stage.path("unmounted"), stage.path("away")).unwrap();
+    let restore = "restore --database sales --target offsite --identity id --to of-copy";
+    stage.line(restore).exits(0);
+    same(&stage, "of-copy");
+    assert_eq!(objects(&stage, "keys1").len(), 3);
+
+    // The next one lies under another name when it is removed, and no mark is there, as of a copy by other means.
+    stage.line("copy sales").exits(0);
+    for dir in ["keys1", "keys2"] {
+        for name in marks(dir) {
+            std::fs::remove_file(stage.path(dir).join(name)).unwrap();
+        }
+    }
+    let label = labels(&stage, "nightly").pop().unwrap();
+    let other = label[..label.len() - 8].to_owned() + "11111111";
+    for dir in ["disk1", "disk2"] {
+        let at = |label: &str| stage.path(format!("{dir}/sales/{label}"));
+        std::fs::rename(at(&label), at(&other)).unwrap();
+    }
+    next_second();
+    stage.line("backup sales").exits(0);
+    stage
+        .line("expire sales --target nightly")
+        .exits(0)
+        .says("target offsite has the backup, too");
+    stage
+        .line(&format!(
+            "restore --database sales --target offsite --label {label} --identity id --to second"
+        ))
+        .exits(0);
+}
+
+#[test]
+fn a_shred_tells_of_success_only_where_something_was_and_every_place_was_there() {
+    let (stage, _) = stage("");
+    stage.line("backup sales").exits(0);
+    stage.line("copy sales").exits(0);
+    let label = labels(&stage, "nightly").pop().unwrap();
+    std::fs::rename(stage.path("keys2"), stage.path("unmounted")).unwrap();
+    std::fs::create_dir(stage.path("keys2")).unwrap();
+    let shred = format!("key shred {label} --yes --json");
+    let done = json(&stage.line(&shred).exits(4));
+    assert_eq!(done["sets"][0]["fate"], "unknown", "{done}");
+    let why = done["sets"][0]["unread"].to_string();
+    assert!(
+        why.contains("not mounted") && why.contains("keys2"),
+        "{done}"
+    );
+    assert!(
+        stage.names("keys2").is_empty(),
+        "no mark hides the next look"
+    );
+    std::fs::remove_dir(stage.path("keys2")).unwrap();
+    std::fs::rename(stage.path("unmounted"), stage.path("keys2")).unwrap();
+    // What is left is multiplied by nobody.
+    let brought = json(&stage.line("copy sales --json").exits(0));
+    assert_eq!(brought["databases"][0]["key_object_count"], 0);
+    let new = made(&stage, "new");
+    let wrap = format!("key rewrap --database sales --identity id --encrypt-to {new}");
+    stage.line(&wrap).exits(4).says("was shredded");
+    assert_eq!(
+        objects(&stage, "keys1").len() + objects(&stage, "keys2").len(),
+        1
+    );
+    let done = json(&stage.line(&shred).exits(0));
+    assert_eq!(done["sets"][0]["fate"], "shredded", "{done}");
+    // An identifier with a wrong digit, and a backup whose slots are on its media, are not shredded.
+    let nobody = "d5eb2265-0000-4000-8000-000000950386";
+    let done = json(
+        &stage
+            .line(&format!("key shred {nobody} --yes --json"))
+            .exits(4),
+    );
+    assert_eq!(done["sets"][0]["fate"], "unknown", "{done}");
+    assert!(
+        !stage
+            .names("keys1")
+            .iter()
+            .any(|name| name.contains("d5eb2265"))
+    );
+}
+
+#[test]
+fn a_shred_by_label_means_the_set_that_was_made_under_it() {
+    let (stage, _) = stage("");
+    stage.line("backup sales").exits(0);
+    next_second();
+    stage.line("backup sales").exits(0);
+    let [old, new]: [String; 2] = labels(&stage, "nightly").try_into().unwrap();
+    for dir in ["disk1", "disk2"] {
+        let at = |label: &str| stage.path(format!("{dir}/sales/{label}"));
+        for (from, to) in [(old.as_str(), "x"), (&new, &old), ("x", &new)] {
+            std::fs::rename(at(from), at(to)).unwrap();
+        }
+    }
+    let refused = stage.line(&format!("key shred {old} --yes")).exits(2);
+    let refused = refused.says("history of this machine").says(&new);
+    let (_, set) = refused.err.split_once(" lies set ").unwrap();
+    let set = set[..36].to_owned();
+    // Without a history, the time in the label.
+    for (label, why) in [(&new, "its header says"), (&old, "as ")] {
+        let line = format!("--catalog none key shred {label} --yes");
+        stage.line(&line).exits(2).says(why);
+    }
+    assert_eq!(objects(&stage, "keys1").len(), 2, "nothing was destroyed");
+    // The identifier is the set's own.
+    stage
+        .line(&format!("key shred {set}"))
+        .exits(2)
+        .says(&format!("set {set} of sales, begun at"));
+    stage.line(&format!("key shred {set} --yes")).exits(0);
+}
+
+#[test]
+fn keys_go_nowhere_near_the_stripes() {
+    let (stage, id) = stage("");
+    let to = format!("backup app.db --encrypt-to {id} --keys-detached --keys");
+    for (keys, device) in [
+        ("disk1", "a.bak"),
+        ("disk2/below", "a.bak"),
+        (".", "a.bak"),
+        ("keys1", "keys1/a.bak"),
+    ] {
+        std::fs::create_dir_all(stage.path(keys)).unwrap();
+        let line = format!("{to} {keys} --to {device}");
+        stage
+            .line(&line)
+            .exits(2)
+            .says("is no place for detached keys");
+        assert!(!stage.path(device).exists(), "{line}");
+    }
+    stage
+        .line("config check")
+        .says("the keys of its backups are in")
+        .exits(0);
+}
+
+/// Goal: a place that somebody filled hides no keys of another place.
+#[test]
+fn a_place_full_of_files_hides_no_keys_of_another() {
+    let (stage, _) = stage("");
+    stage.line("backup sales").exits(0);
+    let name = objects(&stage, "keys2")[0].clone();
+    std::fs::remove_file(stage.path("keys1").join(&name)).unwrap();
+    for number in 0..300 {
+        let junk = format!("{}{number:016x}.lsk", &name[..38]);
+        let bytes = format!("{number}");
+        std::fs::write(stage.path("keys1").join(junk), bytes).unwrap();
+    }
+    assert!(objects(&stage, "keys1").len() > 256);
+    stage
+        .line("restore --database sales --identity id --to out")
+        .exits(0);
+    same(&stage, "out");
+}
+
 /// Goal: what people and attackers do to key objects opens nothing that is not theirs, and destroys nothing that is read elsewhere.
 #[test]
 fn mixed_renamed_and_copied_key_objects_open_their_own_set_alone() {

@@ -6,6 +6,7 @@
 //! - Each writer has an unfinished file of its own, so several may write one object at once.
 //! - No link is followed, and no more than [`OBJECT_MAX`] bytes are read.
 //! - Names that are neither a key object's nor a mark's are neither read nor changed.
+//! - A folder full of other objects hides no object of another folder.
 //!
 //! Leaves to others: what is in the files, and whether that is believed (`longshore-crypt`).
 
@@ -26,6 +27,10 @@ use crate::Error;
 const UNFINISHED: &str = ".longshore-new";
 /// The name of a mark is that of its set's objects up to the set, and this suffix.
 const MARK: &str = ".shredded";
+/// The name of a holder's mark is that of a key object with the mark's bytes, with this in place of its suffix.
+const HELD: &str = ".held";
+/// The suffix of a key object.
+const OBJECT: &str = ".lsk";
 /// The most bytes of a mark.
 const MARK_MAX: usize = 4096;
 /// The most names of one set whose bytes are read: those whose bytes do not fit count for nothing, and anybody can add some.
@@ -100,6 +105,29 @@ impl Folder {
         }
     }
 
+    /// Whether it is the other folder, or lies below it. A directory that is not there yet is known by its name.
+    pub fn lies_in(&self, other: &Folder) -> bool {
+        match (self, other) {
+            (Folder::Directory { storage, path }, Folder::Directory { path: theirs, .. }) => {
+                let real =
+                    |path: &PathBuf| storage.canonical(path).unwrap_or_else(|_| path.clone());
+                real(path).starts_with(real(theirs))
+            }
+            (
+                Folder::Prefix { bucket, prefix, .. },
+                Folder::Prefix {
+                    bucket: theirs,
+                    prefix: at,
+                    ..
+                },
+            ) => {
+                let root = Key::default();
+                bucket.identity(&root) == theirs.identity(&root) && prefix.prefix_matches(at)
+            }
+            _ => false,
+        }
+    }
+
     fn io(&self, action: &'static str) -> impl Fn(std::io::Error) -> Error + use<> {
         let device = self.name();
         move |source| Error::Folder {
@@ -111,14 +139,18 @@ impl Folder {
 
     /// The names of all key objects of a set here, sorted. Errors: the folder cannot be listed.
     pub fn objects(&self, set: &[u8; 16]) -> Result<Vec<ObjectName>, Error> {
-        let parsed = |name: &str| ObjectName::parse(name).filter(|name| name.set == *set);
+        self.names(|name| ObjectName::parse(name).filter(|name| name.set == *set))
+    }
+
+    /// What `parsed` makes of the names here, sorted.
+    fn names<T: Ord>(&self, parsed: impl Fn(&str) -> Option<T>) -> Result<Vec<T>, Error> {
         let mut names = Vec::new();
         match self {
             Folder::Directory { storage, path } => {
                 let cannot = self.io("list");
                 let listed = storage.dir(path).and_then(|dir| dir.list());
                 for name in listed.map_err(&cannot)? {
-                    names.extend(name.map_err(&cannot)?.to_str().and_then(parsed));
+                    names.extend(name.map_err(&cannot)?.to_str().and_then(&parsed));
                 }
             }
             Folder::Prefix {
@@ -213,6 +245,37 @@ impl Folder {
         self.take_away(&mark_name(set))
     }
 
+    /// Leaves the mark that somebody has the stripes of this set, so that nobody removes its key objects with other stripes. `holder`: who,
+    /// for people and for [`Folder::release`]; at most [`MARK_MAX`] bytes.
+    ///
+    /// Errors: those of [`Folder::write`].
+    pub fn hold(&self, set: &[u8; 16], holder: &str) -> Result<(), Error> {
+        let bytes: Vec<u8> = holder.bytes().take(MARK_MAX).collect();
+        self.put(&held_name(set, &bytes), &bytes, MARK_MAX + 1)
+    }
+
+    /// Removes the mark of this holder. Errors: it cannot be removed.
+    pub fn release(&self, set: &[u8; 16], holder: &str) -> Result<bool, Error> {
+        let bytes: Vec<u8> = holder.bytes().take(MARK_MAX).collect();
+        self.take_away(&held_name(set, &bytes))
+    }
+
+    /// Those who have the stripes of this set, by their marks. Anybody who can write here can have put one there.
+    ///
+    /// Errors: the folder cannot be listed.
+    pub fn holders(&self, set: &[u8; 16]) -> Result<Vec<String>, Error> {
+        let held = |name: &str| {
+            let object = ObjectName::parse(&format!("{}{OBJECT}", name.strip_suffix(HELD)?))?;
+            (object.set == *set).then(|| name.to_owned())
+        };
+        let names = self.names(held)?;
+        let text = |name: String| match self.beginning(&name, MARK_MAX) {
+            Ok(Some(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
+            Ok(None) | Err(_) => name,
+        };
+        Ok(names.into_iter().map(text).collect())
+    }
+
     fn take_away(&self, name: &str) -> Result<bool, Error> {
         if self.beginning(name, 1)?.is_none() {
             return Ok(false);
@@ -291,6 +354,11 @@ fn mark_name(set: &[u8; 16]) -> String {
     format!("keys-{set}{MARK}")
 }
 
+fn held_name(set: &[u8; 16], bytes: &[u8]) -> String {
+    let object = ObjectName::of(set, bytes).to_string();
+    format!("{}{HELD}", object.trim_end_matches(OBJECT))
+}
+
 /// A key object of a set, without any proof.
 #[derive(Debug)]
 pub struct SeenObject {
@@ -311,7 +379,8 @@ pub(crate) struct Named {
 }
 
 /// The key objects of a set in these folders, in the order of their names, those of one name once; and whether there are more.
-/// Names without their bytes do not count as objects, so nobody hides good ones behind them.
+/// Names without their bytes do not count as objects, and each folder has a share of its own: so nobody hides good ones behind others, in
+/// this folder or in another.
 pub(crate) fn seen(folders: &[Folder], set: &[u8; 16]) -> (Vec<Named>, bool, Option<Error>) {
     let (mut names, mut problem) = (BTreeSet::new(), None);
     let mut listed = Vec::new();
@@ -323,16 +392,23 @@ pub(crate) fn seen(folders: &[Folder], set: &[u8; 16]) -> (Vec<Named>, bool, Opt
         names.extend(objects.iter().cloned());
         listed.push(objects);
     }
-    let (mut all, mut good) = (Vec::new(), 0);
+    let mut all = Vec::new();
+    let (mut read, mut good) = (vec![0; folders.len()], vec![0; folders.len()]);
     let count = names.len();
-    for name in names.into_iter().take(NAMES_MAX) {
-        if good == OBJECTS_MAX {
-            break;
-        }
+    for name in names {
         let has = |i: &usize| listed[*i].binary_search(&name).is_ok();
         let of: Vec<usize> = (0..listed.len()).filter(has).collect();
+        if of
+            .iter()
+            .all(|i| read[*i] == NAMES_MAX || good[*i] == OBJECTS_MAX)
+        {
+            continue;
+        }
         let bytes = bytes_of(folders, &name, &of);
-        good += usize::from(bytes.is_ok());
+        for i in &of {
+            read[*i] = NAMES_MAX.min(read[*i] + 1);
+            good[*i] = OBJECTS_MAX.min(good[*i] + usize::from(bytes.is_ok()));
+        }
         all.push(Named {
             name,
             folders: of,

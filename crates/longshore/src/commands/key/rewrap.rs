@@ -24,7 +24,7 @@ use longshore_repository::{Listing, Shelf};
 use serde::Serialize;
 
 use crate::commands::ends::{self, RunLines};
-use crate::commands::{devices, labelled};
+use crate::commands::{detached, devices, labelled};
 use crate::context::Context;
 use crate::key_places;
 use crate::keys;
@@ -440,6 +440,14 @@ impl<'a> Wish<'a> {
             source,
         };
         let id = set.set.as_bytes();
+        if set.keys_detached && detached::is_shredded(id, &self.places) {
+            // What is left of its keys is not multiplied.
+            return Ok(Row {
+                why: Some("it was shredded: a place of keys has the mark of that".to_owned()),
+                exit: Some(Exit::Media),
+                ..Row::new(label, position, Fate::Failed)
+            });
+        }
         let homes = self.homes_of(media, &set);
         let mut all = media.folders().to_vec();
         all.extend(homes.iter().cloned());

@@ -5,14 +5,22 @@
 //! - A backup whose slots are on its media is refused: what is removed would destroy nothing.
 //! - A mark is left in each place before the objects go, so that a run that was interrupted is seen, and a set without keys is not taken for
 //!   one that lost them.
-//! - A set is told as shredded only after all places were read again. Things that no command reaches are said each time.
+//! - A set is told as shredded only after all places were read again, and only if something of it was there: a place that has nothing,
+//!   where another place of the same target has, is taken for one that is not mounted.
+//! - A label means the set that was made under it. Where it lies at the target is no proof: whoever can rename directories could exchange two.
+//!   The history of this machine, and the time in the label, must agree with the set; the answer shows the set's own identifier and start.
+//!   Things that no command reaches are said each time.
 //!
 //! Leaves to others: files in the places (`longshore-media`), and where backups are (`repository`).
 
+use std::collections::BTreeSet;
+
+use longshore_catalog::{Catalog, HistoryQuery, RunRow, RunTask};
 use longshore_media::{Folder, SetHeader};
+use longshore_repository::Label;
 use longshore_repository::lease::Holder;
 use longshore_terminal::failure::{Exit, Failure};
-use longshore_terminal::output::Table;
+use longshore_terminal::output::{Table, moment};
 use longshore_terminal::text::plain;
 use serde::Serialize;
 use uuid::Uuid;
@@ -34,6 +42,8 @@ struct ShreddedSet {
     set: String,
     /// Its labels at the configured targets.
     label_names: Vec<String>,
+    /// Its start by its own header, in microseconds since the Unix epoch.
+    start_us: Option<i64>,
     /// Objects that were removed, each counted at each place.
     removed_count: u64,
     fate: ShredFate,
@@ -56,7 +66,7 @@ enum ShredFate {
     Shredded,
     /// A place still has one.
     Left,
-    /// Not all places could be looked at.
+    /// Not all places could be looked at, or nothing of it was found.
     Unknown,
 }
 
@@ -66,6 +76,8 @@ struct Named {
     set: Uuid,
     headers: Vec<SetHeader>,
     labels: Vec<String>,
+    /// Where its stripes are.
+    targets: BTreeSet<String>,
     /// Where its stripes are: objects of an earlier `key rewrap` may be there.
     folders: Vec<Folder>,
     in_use: Vec<String>,
@@ -84,8 +96,9 @@ pub fn run(options: &KeyShred, context: &Context) -> Result<Exit, Failure> {
     let found = Found::of(context);
     let named = options.sets.iter().map(|text| found.named(text));
     let named = named.collect::<Result<Vec<Named>, Failure>>()?;
-    for one in &named {
+    for (one, text) in named.iter().zip(&options.sets) {
         refuse_attached(one)?;
+        refuse_exchanged(one, text, (&found, context))?;
     }
     if !options.yes {
         return Err(unwanted(&named, &places, context));
@@ -96,8 +109,7 @@ pub fn run(options: &KeyShred, context: &Context) -> Result<Exit, Failure> {
         .map(|one| shredded(one, (&places, &found.unread), context))
         .collect();
     tell(&sets, context);
-    let is = |fate: ShredFate| sets.iter().any(|one| one.fate == fate);
-    let exit = match is(ShredFate::Left) {
+    let exit = match sets.iter().any(|one| one.fate != ShredFate::Shredded) {
         true => Exit::Media,
         false => context.output.done(),
     };
@@ -137,6 +149,7 @@ impl Found {
                     set,
                     headers: vec![complete.header.clone()],
                     labels: vec![entry.label.to_string()],
+                    targets: [target.clone()].into(),
                     folders: devices.filter_map(|device| device.folder()).collect(),
                     in_use: entry.readers.iter().map(Holder::text).collect(),
                     needed_by: needing.map(|other| other.label.to_string()).collect(),
@@ -155,6 +168,7 @@ impl Found {
         known.headers.extend(one.headers);
         known.folders.extend(one.folders);
         known.in_use.extend(one.in_use);
+        known.targets.extend(one.targets);
         for (all, more) in [
             (&mut known.labels, one.labels),
             (&mut known.needed_by, one.needed_by),
@@ -163,6 +177,20 @@ impl Found {
             all.sort();
             all.dedup();
         }
+    }
+
+    /// A label of another backup of the database from which the set's start is less than so far.
+    fn nearer(&self, one: &Named, after_us: i64) -> Option<&str> {
+        let start_us = one.start_us()?;
+        let others = self.sets.iter().filter(|other| other.set != one.set);
+        let mut labels = others
+            .filter(|other| other.database() == one.database())
+            .flat_map(|other| &other.labels);
+        let is_nearer = |label: &&String| {
+            let label = label.parse::<Label>();
+            label.is_ok_and(|label| (0..after_us).contains(&(start_us - label.begun_us())))
+        };
+        labels.find(is_nearer).map(String::as_str)
     }
 
     /// The set that a text names: a label at a target, or an identifier, also of a set that is at no target.
@@ -218,10 +246,62 @@ fn refuse_attached(one: &Named) -> Result<(), Failure> {
     ))
 }
 
+/// Between the start of a backup, which its label has, and that of its set lies the start of its source's backup, at most.
+const START_MAX_US: i64 = 3_600_000_000;
+
+/// Errors: the set that lies under this label was made under another one.
+fn refuse_exchanged(
+    one: &Named,
+    text: &str,
+    (found, context): (&Found, &Context),
+) -> Result<(), Failure> {
+    let (Ok(label), Some(start_us)) = (text.parse::<Label>(), one.start_us()) else {
+        return Ok(());
+    };
+    let after_us = start_us - label.begun_us();
+    let why = match made_as(one, context) {
+        Some(made) if made == text => return Ok(()),
+        Some(made) => format!("the history of this machine says that this set was made as {made}"),
+        None if !(0..=START_MAX_US).contains(&after_us) => {
+            format!("its header says that it began at {} UTC", moment(start_us))
+        }
+        None => match found.nearer(one, after_us) {
+            None => return Ok(()),
+            Some(nearer) => format!("it began at {} UTC, as {nearer} says", moment(start_us)),
+        },
+    };
+    Err(Failure::usage(
+        format!(
+            "under {} lies set {} of {}, which is not its own: {why}. Somebody may have exchanged directories",
+            plain(text),
+            one.set,
+            one.database()
+        ),
+        format!(
+            "name the set that you mean by its identifier; this one is {}",
+            one.set
+        ),
+    ))
+}
+
+/// The label under which a run of this machine made the set; `None`: none did. Backups that the history learnt from media are no witness.
+fn made_as(one: &Named, context: &Context) -> Option<String> {
+    let path = context.catalog.as_deref();
+    let path = path.filter(|path| context.storage.stat(path).is_ok())?;
+    let all = HistoryQuery {
+        database: None,
+        limit: None,
+    };
+    let runs = Catalog::open(path).ok()?.runs(&all).ok()?;
+    let made = |run: &RunRow| run.task == RunTask::Backup.word() && run.set == Some(one.set);
+    runs.into_iter().find(made)?.label
+}
+
 /// Says what would be destroyed.
 fn unwanted(named: &[Named], places: &[Folder], context: &Context) -> Failure {
     let mut text = String::new();
     for one in named {
+        text += &one.told();
         let all = one.all(places);
         let has = |place: &&Folder| {
             let listed = place.objects(one.set.as_bytes());
@@ -255,6 +335,53 @@ impl Named {
         }
     }
 
+    fn start_us(&self) -> Option<i64> {
+        Some(self.headers.first()?.start_us)
+    }
+
+    fn database(&self) -> String {
+        let name = self.headers.first().map(|header| plain(&header.database));
+        name.unwrap_or_else(|| "a database that nobody knows".to_owned())
+    }
+
+    /// A line about the set itself; empty if nothing but its identifier is known.
+    fn told(&self) -> String {
+        match self.start_us() {
+            None => String::new(),
+            Some(start_us) => format!(
+                "{}: set {} of {}, begun at {} UTC\n",
+                self.name(),
+                self.set,
+                self.database(),
+                moment(start_us)
+            ),
+        }
+    }
+
+    /// The places that have nothing of it although another place of the same target has, in words.
+    fn unmounted(&self, empty: &[Folder], context: &Context) -> Vec<String> {
+        let is_in = |place: &Folder, all: &[Folder]| all.iter().any(|known| known.is(place));
+        let mut told = Vec::new();
+        for target in &self.targets {
+            let texts = key_places::texts_of(context, target);
+            let own = key_places::named(context, texts).unwrap_or_default();
+            let (lacking, having): (Vec<_>, Vec<_>) =
+                own.into_iter().partition(|place| is_in(place, empty));
+            if having.is_empty() {
+                continue;
+            }
+            told.extend(lacking.iter().map(|place| {
+                format!(
+                    "{} has neither a key object nor a mark of it, and {} has: if its disk is not mounted, mount it and run the command \
+                     again; if it never had one, leave it out of `keys` for this run",
+                    place.name(),
+                    having[0].name()
+                )
+            }));
+        }
+        told
+    }
+
     /// All places that may have an object of it, each once.
     fn all(&self, places: &[Folder]) -> Vec<Folder> {
         let mut all = places.to_vec();
@@ -276,9 +403,26 @@ fn shredded(
     let set = one.set.as_bytes();
     let all = one.all(places);
     let (mut removed, mut unread) = (0, unlisted.to_vec());
+    let empty: Vec<Folder> = all
+        .iter()
+        .filter(|place| is_empty(place, set))
+        .cloned()
+        .collect();
+    let was_there = empty.len() < all.len();
+    unread.extend(one.unmounted(&empty, context));
+    if !was_there && !all.is_empty() {
+        unread.push(format!(
+            "no place has a key object or a mark of set {}: nobody knows whether it has any elsewhere",
+            one.set
+        ));
+    }
     let now_s = context.clock.wall_ns() / 1_000_000_000;
     let text = format!("longshore key shred, {now_s} seconds after 1970\n");
-    for place in places {
+    // An empty one may be the mount point of a disk that is away. A mark there would say later that the keys were destroyed.
+    let marked = places
+        .iter()
+        .filter(|place| was_there && !empty.iter().any(|e| e.is(place)));
+    for place in marked {
         if let Err(error) = place.mark_shredded(set, &text) {
             let why = Failure::from(error).text;
             unread.push(format!("{}: no mark could be left: {why}", place.name()));
@@ -302,6 +446,7 @@ fn shredded(
     ShreddedSet {
         set: one.set.to_string(),
         label_names: one.labels.clone(),
+        start_us: one.start_us(),
         removed_count: removed,
         fate: match (left.is_empty(), unread.is_empty() && !all.is_empty()) {
             (false, _) => ShredFate::Left,
@@ -314,6 +459,12 @@ fn shredded(
         in_use: one.in_use.clone(),
         needed_by: one.needed_by.clone(),
     }
+}
+
+/// Whether a place has neither an object nor the mark of a set. One that cannot be read is not empty: it is told elsewhere.
+fn is_empty(place: &Folder, set: &[u8; 16]) -> bool {
+    place.objects(set).is_ok_and(|names| names.is_empty())
+        && place.shredded(set).is_ok_and(|mark| mark.is_none())
 }
 
 /// The outcome for each set, and the things that this program cannot erase.
@@ -330,7 +481,7 @@ fn tell(sets: &[ShreddedSet], context: &Context) {
                 "NOT SHREDDED: {} still has a key",
                 one.places_left.join(", ")
             ),
-            ShredFate::Unknown => "not known: not all places could be looked at".to_owned(),
+            ShredFate::Unknown => "NOT KNOWN: not all places could be looked at".to_owned(),
         };
         table.row(vec![name, one.removed_count.to_string(), plain(&result)]);
     }
