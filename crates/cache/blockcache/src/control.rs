@@ -10,7 +10,9 @@
 //! Leaves to others: carrying requests out (`cached`), and showing answers (the program's `cache`).
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -154,10 +156,12 @@ pub fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Removes a socket on which nobody listens, and no other file.
+/// Removes a socket on which nobody listens, and no other file. Only a refused connection proves that: a live socket of
+/// another type, or of another user, answers with other errors.
 pub fn remove_dead(path: &Path) {
     let socket = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
-    if socket && UnixStream::connect(path).is_err() {
+    let is_dead = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    if socket && UnixStream::connect(path).is_err_and(is_dead) {
         // A file that cannot be removed makes `bind` fail with its own error.
         let _in_the_way = std::fs::remove_file(path);
     }
@@ -167,7 +171,7 @@ fn private(path: &Path) -> io::Result<()> {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
 }
 
-/// Serves clients until `ended` is set and [`wake`] is called, and the clients then connected to their end.
+/// Serves clients until `ended` is set and [`Waker::wake`] is called, and the clients then connected to their end.
 pub fn serve(
     listener: &UnixListener,
     ended: &AtomicBool,
@@ -201,9 +205,34 @@ pub fn serve(
     });
 }
 
-/// Makes [`serve`] check whether it must end.
-pub fn wake(path: &Path) {
-    let _woken = UnixStream::connect(path);
+/// A handle that ends a listener. Its name is not needed, which somebody may have removed or given to another.
+pub struct Waker(UnixStream);
+
+impl Waker {
+    pub fn of(listener: &UnixListener) -> io::Result<Waker> {
+        let same = OwnedFd::from(listener.try_clone()?);
+        Ok(Waker(UnixStream::from(same)))
+    }
+
+    /// Makes [`serve`] check whether it must end; the listener accepts nobody afterwards.
+    pub fn wake(&self) {
+        // A socket that is shut down already has woken it.
+        let _woken = self.0.shutdown(Shutdown::Both);
+    }
+}
+
+/// The identity of the file at `path`, for [`remove_own`].
+pub fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let found = std::fs::symlink_metadata(path)?;
+    Ok((found.dev(), found.ino()))
+}
+
+/// Removes the file at `path` if it is still the one with that identity.
+pub fn remove_own(path: &Path, own: (u64, u64)) {
+    if identity(path).is_ok_and(|found| found == own) {
+        // A socket that stays is a dead one, which the next start replaces.
+        let _stays = std::fs::remove_file(path);
+    }
 }
 
 fn converse(mut stream: &UnixStream, answer: impl Fn(Request) -> Value) -> io::Result<()> {
@@ -249,6 +278,8 @@ pub fn ask(path: &Path, request: &Request) -> io::Result<Value> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
@@ -270,10 +301,21 @@ mod tests {
     }
 
     #[test]
+    fn a_live_socket_of_another_type_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let live = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+        assert_eq!(listen(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert!(path.exists());
+        drop(live);
+    }
+
+    #[test]
     fn an_invalid_request_is_answered_and_ends_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("control");
         let listener = listen(&path).unwrap();
+        let waker = Waker::of(&listener).unwrap();
         let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let served =
@@ -294,8 +336,39 @@ mod tests {
             let answer = ask(&path, &Request::Why { count: 3 }).unwrap();
             assert_eq!(answer["asked"], json!({"do": "why", "count": 3}));
             ended.store(true, SeqCst);
-            wake(&path);
+            waker.wake();
             served.join().unwrap();
         });
+    }
+
+    #[test]
+    fn a_server_ends_without_its_name_and_leaves_its_successor_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control");
+        let listener = listen(&path).unwrap();
+        let (own, waker) = (identity(&path).unwrap(), Waker::of(&listener).unwrap());
+        let moved = dir.path().join("moved");
+        std::fs::rename(&path, &moved).unwrap();
+        let successor = listen(&path).unwrap();
+        successor.set_nonblocking(true).unwrap();
+        let ended = Arc::new(AtomicBool::new(false));
+        let (over, is_over) = std::sync::mpsc::channel();
+        let flag = Arc::clone(&ended);
+        std::thread::spawn(move || {
+            serve(&listener, &flag, |request| json!({"asked": request}));
+            over.send(()).unwrap();
+        });
+        ask(&moved, &Request::Status).unwrap();
+        ended.store(true, SeqCst);
+        waker.wake();
+        is_over.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert_eq!(
+            successor.accept().unwrap_err().kind(),
+            io::ErrorKind::WouldBlock
+        );
+        remove_own(&path, own);
+        assert!(path.exists(), "it is its successor's");
+        remove_own(&moved, own);
+        assert!(!moved.exists());
     }
 }

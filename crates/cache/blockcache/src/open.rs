@@ -352,6 +352,7 @@ pub fn attach(
     online: bool,
 ) -> Result<Start, Error> {
     let _one = cached.attaching();
+    cached.still_serves()?;
     if cached.is_attached() {
         return Err(Error::Attached);
     }

@@ -36,6 +36,9 @@ pub struct Served {
 
 struct Control {
     path: PathBuf,
+    /// The socket's identity: another server may have taken its name.
+    own: (u64, u64),
+    waker: control::Waker,
     ended: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
@@ -58,7 +61,18 @@ impl Served {
         let keeper = keeper(Arc::clone(&cached), ticks)?;
         let control = match plan.control {
             None => None,
-            Some(path) => Some(Control::start(path, &cached, storage, plan.backend)?),
+            Some(path) => match Control::start(path, &cached, storage, plan.backend) {
+                Ok(control) => Some(control),
+                Err(error) => {
+                    // A server that does not start leaves the cache as it found it.
+                    drop(ticking);
+                    let _ended = keeper.join();
+                    if let Err(error) = cached.stop() {
+                        tracing::error!(%error, "the stop was not clean");
+                    }
+                    return Err(error);
+                }
+            },
         };
         Ok(Served {
             cached,
@@ -77,15 +91,18 @@ impl Served {
         drop(self.ticking);
         let _ended = self.keeper.join();
         self.cached.end_soon();
-        if let Some(control) = self.control {
+        if let Some(control) = &self.control {
             control.ended.store(true, SeqCst);
-            control::wake(&control.path);
-            let _ended = control.thread.join();
-            let _gone = std::fs::remove_file(&control.path);
+            control.waker.wake();
         }
+        // Clients of the socket may take their time; the content must not depend on them.
         match self.cached.stop() {
             Ok(()) => tracing::info!("stopped cleanly"),
             Err(error) => tracing::error!(%error, "the stop was not clean"),
+        }
+        if let Some(control) = self.control {
+            let _ended = control.thread.join();
+            control::remove_own(&control.path, control.own);
         }
     }
 }
@@ -98,8 +115,10 @@ impl Control {
         storage: Arc<dyn Storage>,
         backend: Backend,
     ) -> Result<Control, String> {
-        let listener = control::listen(&path)
-            .map_err(|e| format!("cannot listen at {}: {e}", path.display()))?;
+        let failed = |e: io::Error| format!("cannot listen at {}: {e}", path.display());
+        let listener = control::listen(&path).map_err(failed)?;
+        let own = control::identity(&path).map_err(failed)?;
+        let waker = control::Waker::of(&listener).map_err(failed)?;
         let ended = Arc::new(AtomicBool::new(false));
         let (flag, cached) = (Arc::clone(&ended), Arc::clone(cached));
         let serve = move || {
@@ -110,6 +129,8 @@ impl Control {
         let thread = thread::Builder::new().spawn(serve).map_err(no_thread)?;
         Ok(Control {
             path,
+            own,
+            waker,
             ended,
             thread,
         })

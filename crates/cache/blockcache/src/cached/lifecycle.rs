@@ -103,6 +103,14 @@ impl CachedBackend {
         self.shared.attaching.lock()
     }
 
+    /// Errors: `Ending` once serving was stopped. The caller holds [`CachedBackend::attaching`].
+    pub(crate) fn still_serves(&self) -> Result<(), Error> {
+        match self.shared.closed.load(SeqCst) {
+            true => Err(Error::Ending),
+            false => Ok(()),
+        }
+    }
+
     /// Attaches a cache while no request is in flight. `Err`: there is one already.
     pub(crate) fn put(&self, store: Store) -> Result<(), Error> {
         let mut place = self.shared.store.write();
@@ -165,6 +173,8 @@ impl CachedBackend {
     /// Stops serving: all cached data becomes durable, and the cache is marked as cleanly stopped. Later writes are
     /// refused: the cache would not see them.
     pub fn stop(&self) -> io::Result<()> {
+        // A client of the control socket may change the cache meanwhile, and must not do so after its clean mark.
+        let _one = self.attaching();
         self.end_fillers();
         let store = {
             let mut place = self.shared.store.write();

@@ -34,6 +34,9 @@ fn nothing_is_written_after_a_stop() {
     cached.stop().unwrap();
     cached.write(&[9; LINE], 0, false).unwrap_err();
     cached.zero(0, LINE as u64, true, false).unwrap_err();
+    // A cache that is attached now would not be marked as stopped, and its content is not this backend's for sure.
+    let late = attach(&disk, &cached, &crate::backend(), Path::new(CACHE), true);
+    assert!(matches!(late, Err(Error::Ending)), "{late:?}");
     drop(cached);
     let (cached, how) = start(&disk, settings("none")).unwrap();
     assert_eq!(how, Start::Warm);
