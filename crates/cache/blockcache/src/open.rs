@@ -177,13 +177,14 @@ fn fill(
         true => len_bytes,
         false => len_bytes.map(|len_bytes| len_bytes.max(found.len)),
     };
+    let wanted = len_bytes
+        .unwrap_or(found.len)
+        .max(if is_block_device { found.len } else { 0 });
+    // Nothing is changed for a cache that cannot be made.
+    let geometry = Geometry::fit(wanted, slot_bytes)?;
     if let Some(len_bytes) = len_bytes.filter(|_| !is_block_device) {
         file.set_len(len_bytes).map_err(failed("extend", path))?;
     }
-    let len_bytes = len_bytes
-        .unwrap_or(found.len)
-        .max(if is_block_device { found.len } else { 0 });
-    let geometry = Geometry::fit(len_bytes, slot_bytes)?;
     if !is_block_device {
         file.allocate(0..geometry.end())
             .map_err(failed("reserve space in", path))?;

@@ -41,6 +41,17 @@ fn an_empty_file_is_extended_and_never_shortened() {
 }
 
 #[test]
+fn an_impossible_shape_is_refused_and_leaves_the_file_as_it_was() {
+    let disk = SimDisk::new(1);
+    let bytes = vec![7; LEN];
+    disk.write_file(PATH, &bytes).unwrap();
+    for (len, slot_bytes) in [(20 << 20, 48 << 10), (1 << 20, 64 << 10)] {
+        create(&disk, Path::new(PATH), Some(len), slot_bytes, true).unwrap_err();
+        assert!(disk.read_file(PATH).unwrap() == bytes, "{len} bytes");
+    }
+}
+
+#[test]
 fn a_cache_that_cannot_be_made_leaves_no_file_and_removes_none() {
     let disk = SimDisk::new(1);
     disk.write_file("/fast/other", b"x").unwrap();
