@@ -435,7 +435,9 @@ impl Store {
         if next.slots < before.slots {
             self.core().shrink(next, &self.journal);
         }
-        if let Err(error) = self.journal.resize(next) {
+        // The new log may overwrite the last slots, so the live table must not name them any longer.
+        let cleared = self.journal.commit_all();
+        if let Err(error) = cleared.and_then(|()| self.journal.resize(next)) {
             if error.kind() == io::ErrorKind::OutOfMemory {
                 return Err(Error::Memory { source: error });
             }
