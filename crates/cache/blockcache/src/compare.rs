@@ -1,4 +1,5 @@
-//! Compares every cached line with the backend at a start, for as long as that may take.
+//! Compares every cached line with the backend at a start, for as long as that may take: what was not compared may be
+//! stale.
 //!
 //! Invariants
 //! - A line that stays in the table was read from the backend and has the table's checksum.
@@ -55,7 +56,7 @@ pub(crate) fn all(
     tracing::info!(
         slots,
         left,
-        "the machine was started since the stop: compared the cached slots with the backend; those left are dropped"
+        "compared the cached slots with the backend, since nothing else proves them; those left are dropped"
     );
     Ok(true)
 }

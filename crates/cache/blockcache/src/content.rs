@@ -9,7 +9,8 @@
 //!
 //! Invariants
 //! - Equal bytes give equal fingerprints. Looking at unknown bytes takes bounded work and never panics.
-//! - In doubt a backend does not tell.
+//! - In doubt a backend does not tell. What it tells can refute a cache and proves nothing: a superblock may be left over
+//!   from earlier use, and counts no write to the bare device.
 //!
 //! Leaves to others: deciding whether a cache is believed (`open.rs`), and the bytes of a fingerprint (`format.rs`).
 

@@ -15,11 +15,9 @@
 //! Nothing else is assumed of the cache device: checksums, a second copy of the table, or gaps in it (`journal`)
 //! reveal bits that rot and writes that the cache device confirmed and lost.
 //!
-//! Not detected for certain: changes of the backend by others while it is served; a few lines of a block device that
-//! were written without mounting it; after a crash, a few lines of a file that were written within half a minute, or
-//! whose time of change a power cut lost. Two more cases are detected only if the lines compared at a start include the
-//! affected ones: a cache device put back as a whole to an earlier state of the same session, and the loss of both
-//! copies of the very last commit before a crash.
+//! Not detected: changes of the backend by others while it is served. Detected only if the lines compared at a start
+//! include the affected ones: after a clean stop in the same boot, a file written to below its file system, or with its
+//! time of change put back. Every other start compares all lines that it keeps, by checksums of 32 bits.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

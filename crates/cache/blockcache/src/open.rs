@@ -9,10 +9,14 @@
 //!   clock that was not ahead;
 //! - the watched places (`content.rs`) are as they were left: the first and last line, superblocks of file systems;
 //! - a block device holds only file systems whose superblock tells of every mount;
-//! - up to [`SAMPLE`] durable lines, a new random choice each time, have on the backend the checksums of the table.
+//! - the durable lines have on the backend the checksums of the table.
 //!
-//! After a clean stop and another boot a file's time of change proves nothing: bytes that another program synced reach
-//! the medium before the time does, and a power cut loses the time. Then every line is compared (`compare.rs`).
+//! All of that but the last can only refute a cache. A superblock tells of mounts and of no other write, also where it is
+//! left over from earlier use. So every line is compared (`compare.rs`), and a line that was not compared is dropped. One
+//! observation stands for the comparison: a file's time of change since a clean stop, within one boot, on a file system of
+//! this machine that notes time finely and birth. Then up to [`SAMPLE`] lines, a new random choice each time, are compared.
+//! After another boot the time proves nothing: bytes that another program synced reach the medium before it does, and a
+//! power cut loses it.
 //!
 //! [`Start`] reports what was found.
 //!
@@ -49,8 +53,8 @@ use crate::start::Start;
 use crate::store::{Store, StoreState};
 use crate::watch::{BackendWatch, LEASE_MAX_NS};
 
-/// Durable lines that are compared with the backend at a start. If 1 % of the cached data was changed on the backend,
-/// the comparison notices it in 98 of 100 cases.
+/// Durable lines that are compared with the backend at a start that need not compare all. If 1 % of the cached data was
+/// changed on the backend, the comparison notices it in 98 of 100 cases.
 pub const SAMPLE: usize = 400;
 
 /// The paths of a backend and its guard.
@@ -541,12 +545,10 @@ impl Cache {
             return Ok(TrustedCache::nothing(start));
         }
         let geometry = self.superblock.geometry;
-        // A file system that was mounted from a disk that had lost power may have another number; a boot it has.
-        let (known, found) = (&self.superblock, (boot(), seen.mark.dev));
-        let is_other_boot = known.boot == 0 || (known.boot, known.backend.dev) != found;
-        let compared = match start == Start::Warm && is_other_boot && !seen.is_block_device {
-            true => compare::all(backend, via, &mut table, geometry, || clock.now()),
-            false => {
+        let is_proved = start == Start::Warm && is_proved_by_time(&self.superblock, seen);
+        let compared = match is_proved {
+            false => compare::all(backend, via, &mut table, geometry, || clock.now()),
+            true => {
                 let seed = uuid::Uuid::new_v4().as_u64_pair().0;
                 sample(backend, via, &table, geometry, seed)
             }
@@ -563,6 +565,19 @@ impl Cache {
         let content = Some(LoadedCache { table, directory });
         Ok(TrustedCache { start, content })
     }
+}
+
+/// The shortest time that a file system notes if it has no finer one.
+const COARSE_NS: i64 = 1_000_000_000;
+
+/// Whether a time of change that stayed the same since a clean stop shows that nobody wrote to the backend.
+fn is_proved_by_time(known: &Superblock, seen: &BackendFacts) -> bool {
+    let mark = &seen.mark;
+    // A file system that was mounted from a disk that had lost power may have another number; a boot it has.
+    let is_same_boot = known.boot != 0 && (known.boot, known.backend.dev) == (boot(), mark.dev);
+    // A file without a birth may have its times from another machine. In a whole second there may be a second write.
+    let is_trusted = known.backend.birth_ns.is_some() && mark.birth_ns.is_some();
+    is_same_boot && is_trusted && mark.changed_ns % COARSE_NS != 0 && !seen.is_block_device
 }
 
 /// The superblock of the next session. A cache that starts empty gets a new tie, so that no guard matches its old

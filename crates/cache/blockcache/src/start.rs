@@ -6,7 +6,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Start {
-    /// The content is as a clean stop left it.
+    /// The content is as a clean stop left it, less what could not be compared in time.
     Warm,
     /// It was not stopped cleanly; content that was not durable is gone.
     AfterCrash,
@@ -18,7 +18,7 @@ pub enum Start {
     BackendChanged,
     /// The backend's first or last line, or a superblock on it, differs from how this cache left it.
     ContentChanged,
-    /// Random lines differ on the backend from the table.
+    /// Lines differ on the backend from the table.
     LinesDiffer,
     /// Nothing on the backend shows whether another program wrote to it.
     Unproved,
@@ -30,8 +30,8 @@ impl Start {
     /// Why the cache holds what it holds now, for people.
     pub fn why(self) -> &'static str {
         match self {
-            Start::Warm => "the content is as the clean stop left it",
-            Start::AfterCrash => "it was not stopped cleanly; the durable content is kept",
+            Start::Warm => "the content is as the clean stop left it, as far as it is proved",
+            Start::AfterCrash => "it was not stopped cleanly; the durable content that equals the backend is kept",
             Start::Fresh => "starts empty: it is new, or belonged to another backend",
             Start::NotVouched => {
                 "starts empty: the guard does not confirm it; the backend was served without it, or the guard is lost"
@@ -45,8 +45,7 @@ impl Start {
                  it was mounted or written to"
             }
             Start::LinesDiffer => {
-                "starts empty: some lines, picked at random, differ from the backend, which was written to without the \
-                 cache"
+                "starts empty: cached lines differ from the backend, which was written to without the cache"
             }
             Start::Unproved => {
                 "starts empty: nothing on the backend shows whether it was written to without the cache; after a crash a file \
