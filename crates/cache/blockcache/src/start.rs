@@ -31,7 +31,9 @@ impl Start {
     pub fn why(self) -> &'static str {
         match self {
             Start::Warm => "the content is as the clean stop left it, as far as it is proved",
-            Start::AfterCrash => "it was not stopped cleanly; the durable content that equals the backend is kept",
+            Start::AfterCrash => {
+                "it was not stopped cleanly; the durable content that equals the backend is kept"
+            }
             Start::Fresh => "starts empty: it is new, or belonged to another backend",
             Start::NotVouched => {
                 "starts empty: the guard does not confirm it; the backend was served without it, or the guard is lost"

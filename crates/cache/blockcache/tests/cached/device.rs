@@ -259,7 +259,11 @@ fn after(make: &[&str], clean: bool, deed: Deed) -> Option<Start> {
             bare.sync_all().unwrap();
         }
         Deed::WritesOneLine => {
-            let bare = fs::OpenOptions::new().write(true).open(&device.0).unwrap();
+            let bare = fs::OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open(&device.0)
+                .unwrap();
             let mut line = vec![0; LINE];
             bare.read_exact_at(&mut line, 45 << 20).unwrap();
             line[9] ^= 1;
