@@ -72,6 +72,18 @@ impl ServableLines {
             version: 0,
         }
     }
+
+    /// Each of the lines by itself.
+    pub(crate) fn each_line(self) -> impl Iterator<Item = ServableLines> {
+        (0..self.piece.count).map(move |line| ServableLines {
+            piece: LineRun {
+                first: self.piece.first + line,
+                count: 1,
+                ..self.piece
+            },
+            ..self
+        })
+    }
 }
 
 /// Whether bytes read from a slot may be used.

@@ -71,6 +71,9 @@ pub enum Error {
     Attached,
 
     #[error("the recording has ended: another one began, or no client fetched it in time")]
+    #[error("the cache was given up; the backend serves everything")]
+    GivenUp,
+
     NotRecording,
 }
 
@@ -111,3 +114,6 @@ impl Error {
         }
     }
 }
+            Error::GivenUp => {
+                "the server's log says why; attach another one with `longshore cache attach`"
+            }

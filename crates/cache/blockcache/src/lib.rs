@@ -43,7 +43,7 @@ mod store;
 mod tape;
 mod watch;
 
-pub use cached::{CHECKPOINT_EVERY, CachedBackend, Settings};
+pub use cached::{CHECKPOINT_EVERY, CachedBackend, Settings, Verification};
 pub use decisions::{Decision, RequestKind};
 use directory::ByteTrust;
 pub use error::Error;

@@ -207,6 +207,8 @@ counters! {
     checkpoints,
     /// Lines that a verification found to differ from the backend.
     verify_differences,
+    /// Lines that a verification could not read from the cache device as they were written.
+    verify_unreadable,
 }
 
 /// Counters are independent of each other: relaxed, since a status may be of two moments.

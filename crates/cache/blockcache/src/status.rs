@@ -36,7 +36,8 @@ pub struct Status {
     pub free_slots: u64,
     /// Slots out of use until the next start, because their medium cannot be trusted.
     pub retired_slots: u64,
-    pub cache_errors: u64,
+    /// Errors and wrong bytes of the cache device since it was attached; at 16 it is given up.
+    pub device_faults: u64,
     pub fast_in_flight_bytes: u64,
     pub fast_in_flight_requests: u64,
     pub slow_in_flight_bytes: u64,
@@ -77,7 +78,7 @@ impl Status {
             held_slots: census.held_slots,
             free_slots: census.free_slots,
             retired_slots: census.retired_slots,
-            cache_errors: store.map_or(0, |store| store.state.errors.load(Relaxed)),
+            device_faults: store.map_or(0, |store| store.state.errors.load(Relaxed)),
             fast_in_flight_bytes: fast.in_flight_bytes,
             fast_in_flight_requests: fast.in_flight_requests,
             slow_in_flight_bytes: slow.in_flight_bytes,
@@ -123,6 +124,11 @@ impl Status {
             "retired_slots",
             "Slots retired after errors of their device.",
             self.retired_slots as f64,
+        );
+        gauge(
+            "device_faults",
+            "Errors and wrong bytes of the cache device since it was attached.",
+            self.device_faults as f64,
         );
         gauge(
             "fast_in_flight_bytes",

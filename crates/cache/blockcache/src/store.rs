@@ -1,8 +1,8 @@
 //! One attached cache: its cache device, its content, and how it fails.
 //!
 //! Invariants
-//! - No error of the cache device reaches a caller, with one exception: [`Store::secure`], if neither the cache device
-//!   nor the guard next to the backend can be written. Continuing would let a later start believe stale bytes.
+//! - No error of the cache device reaches a caller, with one exception: [`Store::secure`] and [`Store::settle_repair`],
+//!   if neither the cache device nor the guard next to the backend can be written. Continuing would let a later start believe stale bytes.
 //! - Once the store has [failed](Store::has_failed), nothing is cached, and no cache written before is believed again.
 //! - The lock of the core is never held during I/O.
 //!
@@ -135,6 +135,34 @@ impl Store {
 
     /// How many of these are adjacent on the cache device, and their total bytes.
     fn contiguous(&self, found: &[ServableLines]) -> (usize, usize) {
+    /// Reads lines for a comparison. Nothing is changed nor counted, whatever is found; lines that cannot be read are
+    /// `Damaged`.
+    pub(crate) fn examine(&self, found: &ServableLines, out: &mut [u8]) -> ByteTrust {
+        let place = self.geometry.line_at(found.slot, found.piece.first);
+        if self.file.read_exact_at(out, place, self.via).is_err() {
+            return ByteTrust::Damaged;
+        }
+        let sums: Vec<u32> = out.chunks(LINE as usize).map(crc32c).collect();
+        self.core().judge(found, &sums)
+    }
+
+    /// Returns once no start believes what a repair dropped. `Err` only as in the invariant.
+    pub(crate) fn settle_repair(&self) -> io::Result<()> {
+        if self.has_failed() {
+            return Ok(());
+        }
+        let committed = self.journal.commit_all();
+        self.recorded(committed)
+    }
+
+    fn recorded(&self, committed: io::Result<()>) -> io::Result<()> {
+        self.notice_stumbles();
+        committed.or_else(|error| {
+            add(&self.meter.cache_errors, 1);
+            self.give_up("its log cannot be written", &error)
+        })
+    }
+
         let mut bytes = 0;
         let start = self.geometry.line_at(found[0].slot, found[0].piece.first);
         let beside = found.iter().take_while(|next| {
@@ -209,14 +237,7 @@ impl Store {
         }
         add(&self.meter.clearings, 1);
         let committed = self.journal.commit(after);
-        self.notice_stumbles();
-        match committed {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                add(&self.meter.cache_errors, 1);
-                self.give_up("its log cannot be written", &error)
-            }
-        }
+        self.recorded(committed)
     }
 
     /// Counts errors that the journal overcame as errors of the cache device. Slot writes around a failed sync may be

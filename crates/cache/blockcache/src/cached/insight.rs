@@ -3,18 +3,20 @@
 //!
 //! Invariants
 //! - Requests continue meanwhile, and no answer stops them.
-//! - A comparison that a write has overtaken is void and counts for nothing. Only a repair drops lines, and only those
-//!   that differ.
+//! - A comparison that a write has overtaken is void. Only a repair changes anything: it drops lines that differ, and slots
+//!   whose bytes are not those that were written, and returns once that is durable.
 //! - Another policy, or a shadow, changes no cached data.
 //!
 //! Leaves to others: the control socket (`control.rs`), and the shape of answers (`status.rs`).
 
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use longshore_io::{Clock, File, Pool};
+use longshore_io::{Buffer, Clock, File, Pool};
 use longshore_policy::policy::Choice;
+use serde::Serialize;
 
 use super::shared::{CachedBackend, Settings, policy};
 use crate::decisions::Decision;
@@ -22,63 +24,125 @@ use crate::directory::ServableLines;
 use crate::geometry::{BUFFER_BYTES, LINE};
 use crate::meter::{Counters, Meter, add};
 use crate::shadow::{Comparison, Shadow, ShadowTotals};
+use crate::store::Store;
 use crate::tape::TapeExtract;
 use crate::{ByteTrust, Error, Status};
 
+/// The result of a comparison of everything cached with the backend, in lines of 4 KiB.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Verification {
+    /// Lines that were compared.
+    pub compared: u64,
+    /// Of these, lines that differ from the backend.
+    pub differing: u64,
+    /// Lines that the cache device cannot read, or returns with other bytes than were written: not compared.
+    pub unreadable: u64,
+    /// Lines that a client wrote, or that were evicted, meanwhile: not judged.
+    pub overtaken: u64,
+}
+
+impl Verification {
+    fn add(&mut self, more: &Verification) {
+        self.compared += more.compared;
+        self.differing += more.differing;
+        self.unreadable += more.unreadable;
+        self.overtaken += more.overtaken;
+    }
+}
+
 impl CachedBackend {
-    /// Compares everything cached with the backend; with `repair`, drops the lines that differ. Requests continue
-    /// meanwhile. Returns how many lines were compared, and how many differ.
-    pub fn verify(&self, repair: bool) -> Result<(u64, u64), Error> {
+    /// Compares everything cached with the backend; with `repair`, drops the lines that differ, and takes slots out of use
+    /// whose bytes are not those that were written. Requests continue meanwhile. Without `repair` nothing changes.
+    ///
+    /// Errors: `Detached`; `GivenUp` if the cache has failed, also meanwhile; `Ending`; `Io` if the backend cannot be read,
+    /// or a repair cannot be recorded; `Memory`.
+    pub fn verify(&self, repair: bool) -> Result<Verification, Error> {
         let store = self.shared.store();
         let store = store.as_ref().ok_or(Error::Detached)?;
-        let failed = |source| Error::Io {
-            action: "read",
-            path: "the backend".into(),
-            source,
-        };
         let pool =
             Pool::new(2, BUFFER_BYTES as usize).map_err(|source| Error::Memory { source })?;
-        let (Some(mut held), Some(mut truth)) = (pool.take(), pool.take()) else {
-            return Ok((0, 0));
+        let none = || Error::Memory {
+            source: io::ErrorKind::OutOfMemory.into(),
         };
-        let (mut compared, mut differing) = (0, 0);
+        let mut buffers = [pool.take().ok_or_else(none)?, pool.take().ok_or_else(none)?];
+        let mut total = Verification::default();
         let all = store.core().all();
         for slot in all.chunk_by(|a, b| a.slot == b.slot) {
             // Dropped together: a drop makes the slot's other findings out of date.
-            let mut wrong = Vec::new();
+            let (mut wrong, mut rotten) = (Vec::new(), None);
             for found in slot {
-                if self.shared.ending.load(SeqCst) {
-                    return Err(Error::Ending);
-                }
-                let piece = found.piece;
-                let start = piece.at(store.geometry);
-                let len_bytes = piece.bytes() as usize;
-                if store.read(&[*found], &mut held[..len_bytes]) != ByteTrust::Good {
-                    continue;
-                }
-                let range = start..start + piece.bytes();
-                let read = self.shared.read_backend(Some(store), &mut truth, range);
-                read.map_err(failed)?;
-                // A write since then invalidates the comparison.
-                if !store.core().is_current(found) {
-                    continue;
-                }
-                compared += u64::from(piece.count);
-                let pairs = held[..len_bytes]
-                    .chunks(LINE as usize)
-                    .zip(truth[..len_bytes].chunks(LINE as usize));
-                let differ = pairs.filter(|(a, b)| a != b).count() as u64;
-                differing += differ;
-                if differ > 0 {
+                let judged = self.compare(store, found, &mut buffers)?;
+                if judged.differing > 0 {
                     wrong.push(*found);
                 }
+                if judged.unreadable > 0 {
+                    rotten = Some(found);
+                }
+                total.add(&judged);
             }
-            if repair {
-                store.core().drop_lines(&wrong, &store.journal);
+            match rotten {
+                _ if !repair => {}
+                Some(found) => store.core().retire(found, &store.journal),
+                None => store.core().drop_lines(&wrong, &store.journal),
             }
         }
-        add(&self.shared.meter.verify_differences, differing);
-        Ok((compared, differing))
+        if repair {
+            store.settle_repair().map_err(|source| Error::Io {
+                action: "record the repair in the guard of",
+                path: "the backend".into(),
+                source,
+            })?;
+        }
+        add(&self.shared.meter.verify_differences, total.differing);
+        add(&self.shared.meter.verify_unreadable, total.unreadable);
+        match store.has_failed() {
+            true => Err(Error::GivenUp),
+            false => Ok(total),
+        }
+    }
+
+    /// Compares lines of one slot with the backend.
+    fn compare(
+        &self,
+        store: &Arc<Store>,
+        found: &ServableLines,
+        [held, truth]: &mut [Buffer; 2],
+    ) -> Result<Verification, Error> {
+        if self.shared.ending.load(SeqCst) {
+            return Err(Error::Ending);
+        }
+        let start = found.piece.at(store.geometry);
+        let range = start..start + found.piece.bytes();
+        let len_bytes = found.piece.bytes() as usize;
+        let trust = store.examine(found, &mut held[..len_bytes]);
+        let read = self.shared.read_backend(Some(store), truth, range);
+        read.map_err(|source| Error::Io {
+            action: "read",
+            path: "the backend".into(),
+            source,
+        })?;
+        let mut judged = Verification::default();
+        let mut unread = 0u64;
+        for (number, line) in found.each_line().enumerate() {
+            let part = number * LINE as usize..(number + 1) * LINE as usize;
+            let is_read = trust == ByteTrust::Good
+                || store.examine(&line, &mut held[part.clone()]) == ByteTrust::Good;
+            match is_read {
+                false => unread |= 1 << number,
+                true => judged.differing += u64::from(held[part.clone()] != truth[part]),
+            }
+        }
+        // A write since then invalidates the comparison.
+        let lines = u64::from(found.piece.count);
+        if !store.core().is_current(found) {
+            return Ok(Verification {
+                overtaken: lines,
+                ..Verification::default()
+            });
+        }
+        judged.unreadable = u64::from(unread.count_ones());
+        judged.compared = lines - judged.unreadable;
+        Ok(judged)
     }
 
     /// The ranges of the backend that are cached, in no order.

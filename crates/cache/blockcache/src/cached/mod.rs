@@ -29,6 +29,7 @@ mod together;
 mod write;
 
 pub use flush::CHECKPOINT_EVERY;
+pub use insight::Verification;
 pub(crate) use shared::policy;
 pub use shared::{CachedBackend, Settings};
 

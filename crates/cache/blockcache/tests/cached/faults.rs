@@ -4,6 +4,7 @@
 //! Not covered: clients at work in several threads (`storm.rs`).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use longshore_blockcache::Start;
 use longshore_io::{Fault, Op, SimDisk};
@@ -323,9 +324,9 @@ fn verify_finds_what_differs_and_repair_drops_it() {
 
 fn differences_are_found_and_dropped(disk: &SimDisk) {
     let (cached, _) = start(disk, settings("none")).unwrap();
-    let (compared, differ) = cached.verify(false).unwrap();
-    assert!(compared > 0);
-    assert_eq!(differ, 0);
+    let found = cached.verify(false).unwrap();
+    assert!(found.compared > 0);
+    assert_eq!((found.differing, found.unreadable), (0, 0));
     // Another program writes past the cache, which cannot notice it.
     let mut bytes = disk.read_file(BACKEND).unwrap();
     bytes.iter_mut().for_each(|byte| *byte ^= 0x55);
@@ -334,19 +335,21 @@ fn differences_are_found_and_dropped(disk: &SimDisk) {
         !differing(&cached, disk).is_empty(),
         "it was noticed after all"
     );
-    let (compared, differ) = cached.verify(true).unwrap();
-    assert!(compared >= differ && differ > 0);
+    let found = cached.verify(true).unwrap();
+    assert!(found.compared >= found.differing && found.differing > 0);
     assert_eq!(differing(&cached, disk), Vec::<usize>::new());
 }
 
 /// Goal: a write waits until its block's leaving is durable, however many blocks left at once: else a power cut could bring
 /// back what the cache had of it.
-/// Method: a repair drops one block more than are remembered without asking which of them are durable.
+/// Method: a repair drops one block more than are remembered without asking which of them are durable, and a client writes to
+/// one of them before the repair is durable as a whole.
 #[test]
 fn a_write_waits_for_the_leaving_of_its_block_among_many() {
     const MANY: usize = 257;
     let disk = disk(1, MANY + 20, 400, LINE as u32);
     let (engine, _) = start(&disk, settings("none")).unwrap();
+    let engine = Arc::new(engine);
     differing(&engine, &disk);
     engine.checkpoint(true).unwrap();
     // The first write notes until when this session writes, and makes that durable.
@@ -356,10 +359,19 @@ fn a_write_waits_for_the_leaving_of_its_block_among_many() {
     let changed = &mut bytes[LINE..(1 + MANY) * LINE];
     changed.iter_mut().for_each(|byte| *byte ^= 0x55);
     disk.write_file(BACKEND, &bytes).unwrap();
-    assert_eq!(engine.verify(true).unwrap().1, MANY as u64);
-    let before = engine.counters().clearings;
-    write(MANY / 2).unwrap();
-    assert_eq!(engine.counters().clearings, before + 1);
+    let slots = engine.status().held_slots;
+    let waited = Arc::new(AtomicU64::new(0));
+    let (writer, count) = (Arc::clone(&engine), Arc::clone(&waited));
+    let at_the_end = Fault::meanwhile(move || {
+        let before = writer.counters().clearings;
+        let at = (MANY / 2 * LINE) as u64;
+        writer.write(&[1; LINE], at, false).unwrap();
+        count.store(writer.counters().clearings - before, SeqCst);
+    });
+    disk.inject(at_the_end.on(Op::Read).below(BACKEND).nth(slots));
+    let found = engine.verify(true).unwrap();
+    assert_eq!(found.differing, MANY as u64);
+    assert_eq!(waited.load(SeqCst), 1);
 }
 
 /// Method: while a verification reads from the backend what it has just read from the cache, a client writes to it.
@@ -378,9 +390,11 @@ fn a_comparison_that_a_write_has_overtaken_finds_nothing() {
         }
     });
     disk.inject(write.on(Op::Read).below(BACKEND).times(1));
-    assert_eq!(engine.verify(true).unwrap().1, 0);
+    let found = engine.verify(true).unwrap();
+    assert_eq!((found.differing, found.unreadable), (0, 0));
+    assert!(found.overtaken > 0);
     disk.heal();
-    assert_eq!(engine.verify(true).unwrap().1, 0);
+    assert_eq!(engine.verify(true).unwrap().differing, 0);
     assert_eq!(differing(&engine, &disk), Vec::<usize>::new());
 }
 

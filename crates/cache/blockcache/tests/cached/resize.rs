@@ -145,7 +145,7 @@ fn requests_are_right_while_the_size_changes_and_after_a_crash() {
     );
     serves_rightly(&disk, &cached, 99, 60);
     let status = cached.status();
-    assert_eq!((status.cache, status.cache_errors), ("attached", 0));
+    assert_eq!((status.cache, status.device_faults), ("attached", 0));
     assert_eq!(cached.counters().damaged_reads, 0);
     drop(cached);
     for image in disk.images(6) {

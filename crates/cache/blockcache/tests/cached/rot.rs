@@ -4,10 +4,11 @@
 //! Not covered: forged metadata with right checksums (`hostile.rs`).
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use longshore_blockcache::format::Superblock;
-use longshore_blockcache::{CachedBackend, Start};
-use longshore_io::SimDisk;
+use longshore_blockcache::{CachedBackend, Error, Start, Verification};
+use longshore_io::{Fault, Op, SimDisk, Storage, Via};
 
 use crate::faults::serves_rightly;
 use crate::{CACHE, Image, LINE, Random, differing, disk, settings, start};
@@ -299,4 +300,84 @@ fn an_older_table_is_noticed_by_the_backends_content() {
     );
     assert_eq!(cached.status().held_bytes, 0);
     assert!(right(&cached, &lived.end.backend));
+}
+
+/// Goal: a verification tells lines that the cache device does not return as they were written, and changes nothing unless it
+/// repairs; a repair is durable.
+#[test]
+fn a_verification_tells_rotten_lines_and_only_a_repair_drops_them() {
+    let disk = disk(1, LINES, SLOTS, 16 << 10);
+    let (cached, _) = start(&disk, settings("none")).unwrap();
+    assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
+    cached.checkpoint(true).unwrap();
+    let lines = cached.status().held_bytes / LINE as u64;
+    let capacity = cached.status().capacity_bytes as usize;
+    let first = (disk.read_file(CACHE).unwrap().len() - capacity) >> 20 << 20;
+    let medium = disk.disk(Path::new(CACHE)).unwrap();
+    for slot in 0..20 {
+        let place = (first + ((slot * 5 + 1) * 4 + 1) * LINE) as u64;
+        medium
+            .write_all_at(&[0x77; LINE], place, Via::Cache)
+            .unwrap();
+    }
+    let found = |unreadable| Verification {
+        compared: lines - unreadable,
+        unreadable,
+        ..Verification::default()
+    };
+    let figures = || {
+        let status = cached.status();
+        let errors = cached.counters().cache_errors + cached.counters().damaged_reads;
+        let slots = (status.held_slots, status.retired_slots);
+        (
+            status.cache,
+            status.held_bytes,
+            status.durable_bytes,
+            slots,
+            errors + status.device_faults,
+        )
+    };
+    let before = figures();
+    for _ in 0..2 {
+        assert_eq!(cached.verify(false).unwrap(), found(20));
+        assert_eq!(figures(), before);
+    }
+    disk.inject(Fault::errno(libc::EIO).on(Op::Read).below("/fast"));
+    assert_eq!(cached.verify(false).unwrap(), found(lines));
+    disk.heal();
+    assert_eq!(figures(), before);
+    assert_eq!(cached.verify(true).unwrap(), found(20));
+    let left = lines - 20 * 4;
+    let sound = Verification {
+        compared: left,
+        ..Verification::default()
+    };
+    assert_eq!(cached.verify(false).unwrap(), sound);
+    assert_eq!(
+        (cached.status().cache, cached.status().retired_slots),
+        ("attached", 20)
+    );
+    // No checkpoint comes in between.
+    drop(cached);
+    let (cached, how) = start(&disk, settings("none")).unwrap();
+    assert_eq!(
+        (how, cached.status().held_bytes),
+        (Start::AfterCrash, left * LINE as u64)
+    );
+}
+
+/// Goal: nobody takes a cache that was given up for one without differences.
+#[test]
+fn a_verification_of_a_cache_that_was_given_up_is_refused() {
+    let disk = disk(1, LINES, SLOTS, 16 << 10);
+    let (cached, _) = start(&disk, settings("none")).unwrap();
+    assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
+    cached.checkpoint(true).unwrap();
+    disk.inject(Fault::errno(libc::EIO).on(Op::Write).below("/fast"));
+    cached.write(&[1; LINE], 0, false).unwrap();
+    assert_eq!(cached.status().cache, "failed");
+    for repair in [false, true] {
+        let refused = cached.verify(repair);
+        assert!(matches!(refused, Err(Error::GivenUp)), "{refused:?}");
+    }
 }

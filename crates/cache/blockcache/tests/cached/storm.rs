@@ -297,7 +297,7 @@ fn clients_see_nothing_of_the_changes_that_are_made_while_they_work() {
                     3 => cached.set_policy(another),
                     4 => cached.set_shadow(Some(another)).unwrap(),
                     5 => cached.set_shadow(None).unwrap(),
-                    6 => assert_eq!(cached.verify(false).unwrap().1, 0),
+                    6 => assert_eq!(cached.verify(false).unwrap().differing, 0),
                     _ => cached.checkpoint(true).unwrap(),
                 }
                 storm.requests(30);
@@ -305,7 +305,7 @@ fn clients_see_nothing_of_the_changes_that_are_made_while_they_work() {
                     storm.survives_a_cut("changed");
                 }
                 let status = cached.status();
-                assert_eq!((status.cache, status.cache_errors), ("attached", 0));
+                assert_eq!((status.cache, status.device_faults), ("attached", 0));
             }
             assert_eq!(cached.counters().damaged_reads, 0);
         });

@@ -73,6 +73,7 @@ fn exit(error: &longshore_blockcache::Error) -> Exit {
         | Error::Attached
         | Error::Detached
         | Error::NotRecording
+        | Error::GivenUp
         | Error::Ending => Exit::Conflict,
         Error::Io { .. } | Error::NoCache { .. } | Error::Memory { .. } => Exit::Media,
     }
@@ -472,14 +473,31 @@ pub fn verify(options: &CacheVerify, context: &Context) -> Result<Exit, Failure>
     let repair = options.repair;
     let answer = ask(&options.socket, &Request::Verify { repair })?;
     let count = |name: &str| answer.get(name).and_then(Value::as_u64).unwrap_or(0);
-    let (compared, differing) = (count("compared"), count("differing"));
-    let exit = if differing == 0 { Exit::Done } else { Exit::No };
+    let (differing, unreadable) = (count("differing"), count("unreadable"));
+    let is_sound = differing == 0 && unreadable == 0;
+    let exit = if is_sound { Exit::Done } else { Exit::No };
+    let dropped = |lines: u64| match repair && lines > 0 {
+        true => " and were dropped",
+        false => "",
+    };
     context.output.say(&format!(
         "{compared} lines of 4 KiB compared, {differing} differ{}\n",
         if repair && differing > 0 {
             " and were dropped"
         } else {
             ""
+    if unreadable > 0 {
+        context.output.say(&format!(
+            "{unreadable} lines cannot be read from the cache device as they were written{}\n",
+            dropped(unreadable)
+        ));
+    }
+    if count("overtaken") > 0 {
+        context.output.say(&format!(
+            "{} lines changed meanwhile and were not judged\n",
+            count("overtaken")
+        ));
+    }
         }
     ));
     Ok(told("cache_verify", exit, answer, context))
