@@ -58,7 +58,7 @@ pub enum Error {
     GuardNames { path: PathBuf },
 
     /// A cache disk that fails could then not be recorded anywhere.
-    #[error("the guard {guard} is on the file system of the cache {cache}")]
+    #[error("the guard {guard} is on the disk of the cache {cache}")]
     GuardOnCache { guard: PathBuf, cache: PathBuf },
 
     #[error("no cache is attached")]

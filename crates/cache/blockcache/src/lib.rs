@@ -27,6 +27,7 @@ mod content;
 pub mod control;
 mod decisions;
 mod directory;
+mod disks;
 mod error;
 pub mod format;
 mod geometry;

@@ -44,6 +44,7 @@ use crate::cached::{CachedBackend, Settings, policy};
 use crate::compare;
 use crate::content::{self, Look};
 use crate::directory::Directory;
+use crate::disks;
 use crate::format::{BackendContent, BackendMark, ServedBackend, Superblock};
 use crate::geometry::{Geometry, LINE};
 use crate::guard::{Guard, Word};
@@ -328,15 +329,20 @@ fn is_apart(guard: &Guard, file: &Stat) -> Result<(), Error> {
     }
 }
 
-/// Refuses a guard on the file system of the cache's file: when that disk fails, nothing could be recorded, and
-/// clients' writes would fail. A backend that is on the same file system fails with it anyway.
-fn survives(guard: &Guard, cache: (&Path, &Stat), backend: &Stat) -> Result<(), Error> {
-    let (path, cache) = cache;
+/// Refuses a guard that fails with the cache: on the file system of its file, or on a disk whose failure ends both. Then
+/// nothing could be recorded, and clients' writes would fail. A backend that fails with that disk fails anyway.
+fn survives(
+    storage: &dyn Storage,
+    guard: &Guard,
+    cache: (&Path, &Stat),
+    backend: (&Path, &Stat),
+) -> Result<(), Error> {
+    let ((path, cache), (slow, backend)) = (cache, backend);
     is_apart(guard, cache)?;
     let dev = guard.dev().map_err(failed("look at", guard.path()))?;
     let is_file = |stat: &Stat| stat.kind == FileKind::File;
     let falls_too = is_file(backend) && backend.dev == dev;
-    match is_file(cache) && cache.dev == dev && !falls_too {
+    match is_shared || is_file(cache) && cache.dev == dev && !falls_too {
         false => Ok(()),
         true => Err(Error::GuardOnCache {
             guard: guard.path().to_owned(),
@@ -359,6 +365,11 @@ pub fn attach(
     let _one = cached.attaching();
     cached.still_serves()?;
     if cached.is_attached() {
+    let folder = guard.path().parent().unwrap_or(Path::new("/"));
+    let (with_guard, with_cache) = (disks::fatal(storage, folder), disks::fatal(storage, path));
+    let with_backend = disks::fatal(storage, slow);
+    let ends_both = |disk: &PathBuf| with_cache.contains(disk) && !with_backend.contains(disk);
+    let is_shared = with_guard.iter().any(ends_both);
         return Err(Error::Attached);
     }
     let cache = Cache::take(storage, path)?;
@@ -366,7 +377,12 @@ pub fn attach(
     let slow = &**cached.backend();
     let fast_stat = cache.file.stat().map_err(failed("look at", path))?;
     let slow_stat = slow.stat().map_err(failed("look at", &backend.path))?;
-    survives(&guard, (path, &fast_stat), &slow_stat)?;
+    survives(
+        storage,
+        &guard,
+        (path, &fast_stat),
+        (&backend.path, &slow_stat),
+    )?;
     let word = guard.read().map_err(failed("read", guard.path()))?;
     if !online {
         // The times recorded below must not be older ones after a power cut.

@@ -540,6 +540,40 @@ fn a_guard_is_nobody_elses_file_and_not_on_the_caches_disk() {
     );
 }
 
+/// Goal: a guard on another partition of the cache's disk is refused, unless the backend fails with that disk, too.
+#[test]
+fn a_guard_on_another_partition_of_the_caches_disk_is_refused() {
+    for (of_backend, is_refused) in [("sdb", true), ("sda", false)] {
+        let (disk, _) = warm();
+        let put = |path: &str, text: &str| {
+            let parent = Path::new(path).parent().unwrap();
+            disk.create_dir_all(parent).unwrap();
+            disk.write_file(path, text.as_bytes()).unwrap();
+        };
+        let class = disk.create_dir_all(Path::new("/sys/class/block")).unwrap();
+        for (whole, part) in [("sda", "sda1"), ("sda", "sda2"), ("sdb", "sdb1")] {
+            put(&format!("/sys/devices/{whole}/{part}/partition"), "1\n");
+            put(&format!("/dev/{part}"), "");
+            let to = format!("/sys/devices/{whole}/{part}");
+            class.symlink(Path::new(&to), Path::new(part)).unwrap();
+        }
+        disk.mount("/third").unwrap();
+        let slow = if of_backend == "sda" { "sda1" } else { "sdb1" };
+        let mounts = [("/slow", slow), ("/fast", "sda1"), ("/third", "sda2")];
+        let line = |(at, part)| format!("1 0 8:1 / {at} rw - ext4 /dev/{part} rw\n");
+        put("/proc/self/mountinfo", &mounts.map(line).concat());
+        let named = Backend {
+            path: BACKEND.into(),
+            guard: Some("/third/guard".into()),
+        };
+        let clock = Arc::new(HostClock);
+        let cache = Some(Path::new(CACHE));
+        let opened = open(&disk, &named, cache, settings("none"), clock).map(drop);
+        let refused = matches!(opened, Err(Error::GuardOnCache { .. }));
+        assert_eq!(refused, is_refused, "{of_backend}: {opened:?}");
+    }
+}
+
 /// A session without the cache is recorded in the guard behind a link, too.
 #[test]
 fn a_link_to_a_guard_is_its_guard() {
