@@ -35,6 +35,13 @@ pub enum Error {
     #[error("a cache needs more than {device_bytes} bytes")]
     TooSmall { device_bytes: u64 },
 
+    #[error("{path} has {device_bytes} bytes, and {wanted_bytes} are asked for")]
+    Beyond {
+        path: PathBuf,
+        device_bytes: u64,
+        wanted_bytes: u64,
+    },
+
     /// The new log would overlap the old one, which is still live.
     #[error("a change of size must be at least {bytes} bytes here")]
     SmallStep { bytes: u64 },
@@ -90,6 +97,7 @@ impl Error {
             Error::NotEmpty { .. } => "give an empty file or device, or --force to overwrite it",
             Error::SlotSize { .. } => "give a slot size of 4, 8, 16, 32 or 64 KiB",
             Error::TooSmall { .. } => "give the cache 16 MiB or more",
+            Error::Beyond { .. } => "give a smaller --size, or none to use the device whole",
             Error::SmallStep { .. } => "give a size that differs by more",
             Error::Memory { .. } => "give fewer threads, or a smaller cache",
             Error::Policy { .. } => "`longshore cache policy --help` names them",

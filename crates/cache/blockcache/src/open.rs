@@ -138,9 +138,11 @@ fn failed<'a>(action: &'static str, path: &'a Path) -> impl Fn(io::Error) -> Err
     }
 }
 
-/// Makes an empty cache. Creates a regular file of `len_bytes` if nothing exists. An existing block device or empty file
-/// is used whole, and a larger `len_bytes` extends the file. With `force` other content is overwritten, and a file is cut
-/// to a smaller `len_bytes`.
+/// Makes an empty cache. Creates a regular file of `len_bytes` if nothing exists. An existing empty file is used whole, and
+/// a larger `len_bytes` extends it. Of a block device `len_bytes` are used, or all if none are given. With `force` other
+/// content is overwritten, and a file is cut to a smaller `len_bytes`.
+///
+/// Errors: `NotEmpty`, `InUse`, `SlotSize`, `TooSmall`, `Memory`, `Io`; `Beyond` if the block device is smaller.
 pub fn create(
     storage: &dyn Storage,
     path: &Path,
@@ -178,13 +180,18 @@ fn fill(
             path: path.to_owned(),
         });
     }
-    let len_bytes = match force {
+    let len_bytes = match force || is_block_device {
         true => len_bytes,
         false => len_bytes.map(|len_bytes| len_bytes.max(found.len)),
     };
-    let wanted = len_bytes
-        .unwrap_or(found.len)
-        .max(if is_block_device { found.len } else { 0 });
+    let wanted = len_bytes.unwrap_or(found.len);
+    if is_block_device && wanted > found.len {
+        return Err(Error::Beyond {
+            path: path.to_owned(),
+            device_bytes: found.len,
+            wanted_bytes: wanted,
+        });
+    }
     // Nothing is changed for a cache that cannot be made.
     let geometry = Geometry::fit(wanted, slot_bytes)?;
     if let Some(len_bytes) = len_bytes.filter(|_| !is_block_device) {

@@ -106,9 +106,9 @@ pub struct CreateCache {
     /// A file (created if missing) or a block device, on the faster device.
     pub path: PathBuf,
 
-    /// Size of the file to create. A block device is used whole.
+    /// Size of the file to create, or of the part of a block device to use.
     ///
-    /// The size includes the cache's table. A cache as large as the data that is read again and again is large enough;
+    /// Without it a block device is used whole; a size beyond its end is refused. The size includes the cache's table. A cache as large as the data that is read again and again is large enough;
     /// `longshore cache simulate --trace` shows the gain by size for a recorded load. Without this option a file that
     /// does not exist is refused, and an existing file keeps its size.
     #[arg(long, value_name = "SIZE", value_parser = values::positive_size)]

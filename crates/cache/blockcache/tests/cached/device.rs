@@ -396,3 +396,30 @@ fn a_backend_is_not_served_twice_through_two_loop_devices_or_below_one() {
     drop(serve_again(&a, None, None));
     drop(reader);
 }
+
+/// Goal: of a block device as much is used as was asked for, or all of it.
+#[test]
+fn a_cache_uses_the_part_of_a_block_device_that_was_asked_for() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let image = dir.path().join("image");
+    fs::write(&image, vec![0; 48 << 20]).unwrap();
+    let Some(device) = Loop::new(&image) else {
+        return skip("loop devices are not permitted here");
+    };
+    let make = |size| {
+        when_free(
+            || match create(&Host::new(), &device.0, size, 16 << 10, true) {
+                Err(Error::InUse { path }) => Err(Error::InUse { path }),
+                made => Ok(made),
+            },
+        )
+    };
+    let whole = make(None).unwrap().end();
+    assert!(whole > 47 << 20, "{whole}");
+    let part = make(Some(24 << 20)).unwrap().end();
+    assert!(part <= 24 << 20 && part > 22 << 20, "{part}");
+    let before = fs::read(&image).unwrap();
+    let beyond = make(Some(49 << 20));
+    assert!(matches!(beyond, Err(Error::Beyond { .. })), "{beyond:?}");
+    assert!(fs::read(&image).unwrap() == before);
+}

@@ -62,6 +62,7 @@ fn exit(error: &longshore_blockcache::Error) -> Exit {
     match error {
         Error::SlotSize { .. }
         | Error::TooSmall { .. }
+        | Error::Beyond { .. }
         | Error::SmallStep { .. }
         | Error::Policy { .. }
         | Error::NoGuard { .. }
