@@ -71,6 +71,9 @@ pub enum Error {
     #[error("no cache is attached")]
     Detached,
 
+    #[error("the cache was given up; the backend serves everything")]
+    GivenUp,
+
     #[error("serving ends")]
     Ending,
 
@@ -78,9 +81,6 @@ pub enum Error {
     Attached,
 
     #[error("the recording has ended: another one began, or no client fetched it in time")]
-    #[error("the cache was given up; the backend serves everything")]
-    GivenUp,
-
     NotRecording,
 }
 
@@ -114,6 +114,9 @@ impl Error {
                 "name with --guard a file next to the backend or on a third disk; a guard that is moved is taken for lost"
             }
             Error::Ending => "retry when it is serving",
+            Error::GivenUp => {
+                "the server's log says why; attach another one with `longshore cache attach`"
+            }
             Error::Detached => "attach one with `longshore cache attach`",
             Error::NotRecording => {
                 "start another recording; only one runs at a time, and the client must keep up"
@@ -122,6 +125,3 @@ impl Error {
         }
     }
 }
-            Error::GivenUp => {
-                "the server's log says why; attach another one with `longshore cache attach`"
-            }

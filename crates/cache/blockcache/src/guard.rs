@@ -114,6 +114,8 @@ pub struct Guard {
     temporary: PathBuf,
     /// Locked; the lock ends with the last clone.
     _lock: Arc<dyn File>,
+    /// A file below the backend that nobody else may serve meanwhile; locked like the guard.
+    _below: Option<Arc<dyn File>>,
 }
 
 impl Guard {
@@ -176,7 +178,16 @@ impl Guard {
             path,
             temporary,
             _lock: file,
+            _below: None,
         })
+    }
+
+    /// Keeps another file locked as long as the guard is.
+    pub(crate) fn with_below(self, below: Option<Arc<dyn File>>) -> Guard {
+        Guard {
+            _below: below,
+            ..self
+        }
     }
 
     /// Where it is, without links.

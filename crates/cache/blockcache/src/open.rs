@@ -172,7 +172,7 @@ fn fill(
     slot_bytes: u32,
     force: bool,
 ) -> Result<Geometry, Error> {
-    let file = take(storage, path)?;
+    let (file, _below) = (take(storage, path)?, take_below(storage, path)?);
     let found = file.stat().map_err(failed("look at", path))?;
     let is_block_device = found.kind != FileKind::File;
     if !force && !holds_nothing(&*file, &found).map_err(failed("read", path))? {
@@ -308,6 +308,7 @@ pub fn open(
     let found = file.stat().map_err(failed("look at", path))?;
     let guard = Guard::take(storage, &backend.guard_path(storage)?)?;
     is_apart(&guard, &found)?;
+    let guard = guard.with_below(take_below(storage, path)?);
     let cached = CachedBackend::new(file, found.len, settings, clock, guard.clone())?;
     let cache = match cache.map(|cache| attach(storage, &cached, backend, cache, false)) {
         Some(Err(error @ (Error::GuardOnCache { .. } | Error::NotAGuard { .. }))) => {
@@ -323,6 +324,24 @@ pub fn open(
         }
     }
     Ok(OpenedBackend { cached, cache })
+}
+
+/// Locks the file below a loop device: a second loop device over it, and the file itself, are other names of the same bytes.
+/// `None`: there is no such file, or it cannot be opened here.
+fn take_below(storage: &dyn Storage, device: &Path) -> Result<Option<Arc<dyn File>>, Error> {
+    let opened = || {
+        let path = disks::backing_file(storage, device)?;
+        let (parent, name) = (path.parent()?, Path::new(path.file_name()?));
+        let file = storage.dir(parent).ok()?.open(name, OpenHow::Read).ok()?;
+        Some((path.clone(), file))
+    };
+    match opened() {
+        None => Ok(None),
+        Some((path, file)) => match file.try_lock() {
+            Ok(false) => Err(Error::InUse { path }),
+            Ok(true) | Err(_) => Ok(Some(file)),
+        },
+    }
 }
 
 /// Refuses a guard that is this file of a backend or a cache.
@@ -346,6 +365,11 @@ fn survives(
 ) -> Result<(), Error> {
     let ((path, cache), (slow, backend)) = (cache, backend);
     is_apart(guard, cache)?;
+    let folder = guard.path().parent().unwrap_or(Path::new("/"));
+    let (with_guard, with_cache) = (disks::fatal(storage, folder), disks::fatal(storage, path));
+    let with_backend = disks::fatal(storage, slow);
+    let ends_both = |disk: &PathBuf| with_cache.contains(disk) && !with_backend.contains(disk);
+    let is_shared = with_guard.iter().any(ends_both);
     let dev = guard.dev().map_err(failed("look at", guard.path()))?;
     let is_file = |stat: &Stat| stat.kind == FileKind::File;
     let falls_too = is_file(backend) && backend.dev == dev;
@@ -372,11 +396,6 @@ pub fn attach(
     let _one = cached.attaching();
     cached.still_serves()?;
     if cached.is_attached() {
-    let folder = guard.path().parent().unwrap_or(Path::new("/"));
-    let (with_guard, with_cache) = (disks::fatal(storage, folder), disks::fatal(storage, path));
-    let with_backend = disks::fatal(storage, slow);
-    let ends_both = |disk: &PathBuf| with_cache.contains(disk) && !with_backend.contains(disk);
-    let is_shared = with_guard.iter().any(ends_both);
         return Err(Error::Attached);
     }
     let cache = Cache::take(storage, path)?;
@@ -435,6 +454,7 @@ pub fn attach(
     vouch(Word::Running { tie, session })?;
     cached.put(Store {
         file,
+        _below: cache.below,
         via: settings.fast_via,
         backend: Arc::clone(cached.backend()),
         slow_via: settings.slow_via,
@@ -455,6 +475,8 @@ pub fn attach(
 /// A cache device, which nobody else uses.
 struct Cache {
     file: Arc<dyn File>,
+    /// The file below a loop device, locked.
+    below: Option<Arc<dyn File>>,
     superblock: Superblock,
     /// Both copies of the superblock are.
     sound: bool,
@@ -524,7 +546,7 @@ impl Cache {
         let no_cache = || Error::NoCache {
             path: path.to_owned(),
         };
-        let file = take(storage, path)?;
+        let (file, below) = (take(storage, path)?, take_below(storage, path)?);
         let found = journal::read_superblock(&*file).map_err(failed("read", path))?;
         let Superblocks {
             newest: superblock,
@@ -536,6 +558,7 @@ impl Cache {
         }
         Ok(Cache {
             file,
+            below,
             superblock,
             sound,
         })

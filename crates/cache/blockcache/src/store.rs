@@ -35,6 +35,8 @@ const ERRORS_MAX: u64 = 16;
 
 pub(crate) struct Store {
     pub file: Arc<dyn File>,
+    /// The file below a loop device, locked as long as the cache is attached.
+    pub _below: Option<Arc<dyn File>>,
     pub via: Via,
     pub backend: Arc<dyn File>,
     pub slow_via: Via,
@@ -133,8 +135,6 @@ impl Store {
         self.judge(found, &sums)
     }
 
-    /// How many of these are adjacent on the cache device, and their total bytes.
-    fn contiguous(&self, found: &[ServableLines]) -> (usize, usize) {
     /// Reads lines for a comparison. Nothing is changed nor counted, whatever is found; lines that cannot be read are
     /// `Damaged`.
     pub(crate) fn examine(&self, found: &ServableLines, out: &mut [u8]) -> ByteTrust {
@@ -163,6 +163,8 @@ impl Store {
         })
     }
 
+    /// How many of these are adjacent on the cache device, and their total bytes.
+    fn contiguous(&self, found: &[ServableLines]) -> (usize, usize) {
         let mut bytes = 0;
         let start = self.geometry.line_at(found[0].slot, found[0].piece.first);
         let beside = found.iter().take_while(|next| {

@@ -388,10 +388,27 @@ fn a_backend_is_not_served_twice_through_two_loop_devices_or_below_one() {
     };
     let lock = fs::canonicalize(dir.path()).unwrap().join("guard.lock");
     in_use(serve(&second.0, guard.clone(), None), lock);
+    let other = Some(dir.path().join("another guard"));
+    in_use(serve(&second.0, other, None), fs::canonicalize(&a).unwrap());
     drop(served);
     drop(serve_again(&second.0, guard, None));
     in_use(serve(&a, None, Some(&cache)), fs::canonicalize(&a).unwrap());
     drop((first, second));
+    // Nor is a cache below two loop devices used twice, nor made anew.
+    let (Some(fast), Some(again)) = (Loop::new(&cache), Loop::new(&cache)) else {
+        return skip("loop devices are not permitted here");
+    };
+    when_free(|| create(&Host::new(), &fast.0, None, 16 << 10, false));
+    let served = serve_again(&a, None, Some(&fast.0));
+    assert!(matches!(served.cache, Some(Ok(Start::Fresh))));
+    for path in [&again.0, &cache] {
+        let made = create(&Host::new(), path, None, 16 << 10, true);
+        assert!(
+            matches!(made, Err(Error::InUse { .. })),
+            "{path:?}: {made:?}"
+        );
+    }
+    drop((served, fast, again));
     let reader = fs::File::open(&a).unwrap();
     drop(serve_again(&a, None, None));
     drop(reader);

@@ -3,8 +3,10 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use longshore_blockcache::{Error, create};
+use longshore_blockcache::{Error, Start, create};
 use longshore_io::{Fault, Op, SimDisk};
+
+use crate::CACHE;
 
 const PATH: &str = "/fast/image";
 const LEN: usize = 32 << 20;
@@ -64,4 +66,35 @@ fn a_cache_that_cannot_be_made_leaves_no_file_and_removes_none() {
     disk.write_file(PATH, &[]).unwrap();
     assert!(create(&disk, Path::new(PATH), Some(16 << 20), 64 << 10, false).is_err());
     assert!(disk.read_file(PATH).is_ok(), "it was there before");
+}
+
+/// Goal: a cache that is being made anew over another one is the new one or none, wherever the power fails: no line of the old
+/// table counts with bytes of the new cache.
+#[test]
+fn a_power_cut_while_a_cache_is_made_over_another_leaves_nothing_stale() {
+    let prepare = |seed| {
+        let disk = crate::disk(seed, 300, 40, 64 << 10);
+        let (cached, _) = crate::start(&disk, crate::settings("none")).unwrap();
+        crate::differing(&cached, &disk);
+        cached.stop().unwrap();
+        disk.settle();
+        disk
+    };
+    let act = |disk: &SimDisk| create(disk, Path::new(CACHE), Some(3 << 20), 16 << 10, true);
+    let steps = SimDisk::cut_everywhere(
+        6,
+        prepare,
+        |disk| act(disk).map(drop),
+        |image, reported, at| match crate::start(image, crate::settings("none")) {
+            Ok((cached, how)) => {
+                assert!(how == Start::Fresh || !reported, "{at}: {how:?}");
+                let differing = crate::differing(&cached, image);
+                assert_eq!(differing, Vec::<usize>::new(), "{at}: {how:?}");
+                assert_eq!(cached.counters().damaged_reads, 0, "{at}: {how:?}");
+            }
+            Err(Error::NoCache { .. }) => assert!(!reported, "{at}"),
+            Err(other) => panic!("{at}: {other:?}"),
+        },
+    );
+    assert!(steps > 6, "{steps}");
 }

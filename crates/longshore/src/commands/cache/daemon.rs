@@ -73,8 +73,8 @@ fn exit(error: &longshore_blockcache::Error) -> Exit {
         | Error::InUse { .. }
         | Error::Attached
         | Error::Detached
-        | Error::NotRecording
         | Error::GivenUp
+        | Error::NotRecording
         | Error::Ending => Exit::Conflict,
         Error::Io { .. } | Error::NoCache { .. } | Error::Memory { .. } => Exit::Media,
     }
@@ -482,11 +482,10 @@ pub fn verify(options: &CacheVerify, context: &Context) -> Result<Exit, Failure>
         false => "",
     };
     context.output.say(&format!(
-        "{compared} lines of 4 KiB compared, {differing} differ{}\n",
-        if repair && differing > 0 {
-            " and were dropped"
-        } else {
-            ""
+        "{} lines of 4 KiB compared, {differing} differ{}\n",
+        count("compared"),
+        dropped(differing)
+    ));
     if unreadable > 0 {
         context.output.say(&format!(
             "{unreadable} lines cannot be read from the cache device as they were written{}\n",
@@ -499,7 +498,5 @@ pub fn verify(options: &CacheVerify, context: &Context) -> Result<Exit, Failure>
             count("overtaken")
         ));
     }
-        }
-    ));
     Ok(told("cache_verify", exit, answer, context))
 }
