@@ -15,7 +15,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use longshore_io::{crc32c, crc32c_join};
 use longshore_pg::wal::{History, WalName};
@@ -49,6 +49,27 @@ pub struct Run {
     pub stored_bytes: u64,
 }
 
+/// Segments that no replay gets over although their files are there. They count as missing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Lost(Vec<(SegmentName, SegmentName)>);
+
+impl Lost {
+    /// Adds the segments from `first` to `last`, on one timeline.
+    pub fn add(&mut self, first: SegmentName, last: SegmentName) {
+        self.0.push((first, last));
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn has(&self, name: SegmentName) -> bool {
+        self.0
+            .iter()
+            .any(|(first, last)| (*first..=*last).contains(&name))
+    }
+}
+
 /// A segment, and a sum that the same segment has as long as nothing replaces it. No copy of it has that, but by a chance
 /// of 2^-32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -70,7 +91,7 @@ pub struct RemovalResult {
 struct StoredFile {
     name: WalName,
     /// Relative to the archive.
-    file: std::path::PathBuf,
+    file: PathBuf,
     len: u64,
     changed_ns: i64,
 }
@@ -80,6 +101,13 @@ impl WalArchive {
     ///
     /// Errors: `NothingYet`, `Io`.
     pub fn runs(&self) -> Result<Vec<Run>, Error> {
+        self.runs_without(&Lost::default())
+    }
+
+    /// The existing segments but the lost ones, by timeline and LSN.
+    ///
+    /// Errors: `NothingYet`, `Io`.
+    pub fn runs_without(&self, lost: &Lost) -> Result<Vec<Run>, Error> {
         let size = self.identified()?.segment_size;
         let mut runs: Vec<Run> = Vec::new();
         for (timeline, high) in self.directories()? {
@@ -87,6 +115,9 @@ impl WalArchive {
                 let WalName::Segment(name) = stored.name else {
                     continue;
                 };
+                if lost.has(name) {
+                    continue;
+                }
                 let bytes = stored.len;
                 match runs.last_mut() {
                     Some(run) if run.span.last.next(size) == name => {
@@ -172,10 +203,22 @@ impl WalArchive {
     ///
     /// Errors: `NothingYet`, `Io`.
     pub fn missing(&self, history: &History, start: Lsn, end: Lsn) -> Result<Vec<Span>, Error> {
+        self.missing_or_lost(history, (start, end), &Lost::default())
+    }
+
+    /// [`WalArchive::missing`], with the lost ones.
+    ///
+    /// Errors: `NothingYet`, `Io`.
+    pub(super) fn missing_or_lost(
+        &self,
+        history: &History,
+        (start, end): (Lsn, Lsn),
+        lost: &Lost,
+    ) -> Result<Vec<Span>, Error> {
         let size = self.identified()?.segment_size;
         let number = |lsn: Lsn| lsn.0 / size.bytes();
         let wanted = number(start)..end.0.div_ceil(size.bytes());
-        let mut held = self.held(history, &wanted, end)?;
+        let mut held = self.held(history, &wanted, (end, lost))?;
         held.push(wanted.end..wanted.end);
         held.sort_unstable_by_key(|numbers| numbers.start);
         // Where the timeline in the segments' names changes.
@@ -264,7 +307,7 @@ impl WalArchive {
         &self,
         history: &History,
         wanted: &Range<u64>,
-        end: Lsn,
+        (end, lost): (Lsn, &Lost),
     ) -> Result<Vec<Range<u64>>, Error> {
         let size = self.identified()?.segment_size;
         let number = |lsn: Lsn| lsn.0 / size.bytes();
@@ -288,7 +331,7 @@ impl WalArchive {
                 };
                 let number = number(name.start(size));
                 match held.last_mut() {
-                    _ if !way.contains(&number) => {}
+                    _ if !way.contains(&number) || lost.has(name) => {}
                     Some(run) if run.end == number => run.end += 1,
                     _ => held.push(number..number + 1),
                 }
@@ -364,6 +407,21 @@ impl WalArchive {
             }
         }
         Ok(removed)
+    }
+
+    /// Every segment's file, relative to the archive, with its length in bytes, by timeline and LSN.
+    ///
+    /// Errors: `Io`.
+    pub(super) fn segment_files(&self) -> Result<Vec<(SegmentName, PathBuf, u64)>, Error> {
+        let mut found = Vec::new();
+        for (timeline, high) in self.directories()? {
+            for stored in self.files(timeline, high, true)? {
+                if let WalName::Segment(name) = stored.name {
+                    found.push((name, stored.file, stored.len));
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// The directories of segments, ascending by timeline and LSN.

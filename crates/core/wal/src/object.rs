@@ -51,6 +51,8 @@ const NAME_MAX: usize = 64;
 /// The most blocks of a signed file.
 pub const SIGNED_BLOCKS_MAX: usize =
     (BODY_MAX - SEALED_END_FIXED_LEN - MAC_LEN - SIGNATURE_LEN) / SEALED_ROW_LEN;
+/// Bytes that every stored segment has at least: the bodies of a head with a segment's name, and of an end with one row.
+pub const LEAST_LEN: u64 = (HEAD_FIXED_LEN + 2 + 24 + END_FIXED_LEN + ROW_LEN) as u64;
 /// The file is encrypted.
 const FEATURE_SEALED: u64 = 1;
 /// The payloads are of PAGES.

@@ -385,8 +385,8 @@ impl WalArchive {
     }
 
     /// When the last transaction of the WAL from `start` to `end` ended, on the timelines of `history`. `None`: the last
-    /// [`LOOK_MAX`] segments contain no end of a transaction, or one of them cannot be read.
-    fn last_end(&self, history: &History, start: Lsn, end: Lsn) -> Option<LastEnd> {
+    /// 16 segments contain no end of a transaction, or one of them cannot be read.
+    pub fn last_end(&self, history: &History, start: Lsn, end: Lsn) -> Option<LastEnd> {
         let size = self.identified().ok()?.segment_size;
         let last = Lsn(end.0.checked_sub(1)? / size.bytes() * size.bytes());
         let starts = (0..LOOK_MAX).map_while(|n| last.0.checked_sub(n * size.bytes()));

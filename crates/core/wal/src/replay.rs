@@ -10,7 +10,7 @@
 use longshore_pg::wal::History;
 use longshore_pg::{Lsn, SegmentSize, Timeline, TimelineChoice};
 
-use super::{Error, LogRange, Run, Span, WalArchive};
+use super::{Error, LogRange, Lost, Run, Span, WalArchive};
 
 /// The WAL that the archive has for a backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +32,18 @@ impl WalArchive {
     ///
     /// Errors: those of [`WalArchive::runs`] and [`WalArchive::history`].
     pub fn replay(&self, log: &LogRange, included: bool) -> Result<Option<Replay>, Error> {
+        self.replay_without(log, included, &Lost::default())
+    }
+
+    /// [`WalArchive::replay`], where lost segments count as missing.
+    ///
+    /// Errors: those of [`WalArchive::runs`] and [`WalArchive::history`].
+    pub fn replay_without(
+        &self,
+        log: &LogRange,
+        included: bool,
+        lost: &Lost,
+    ) -> Result<Option<Replay>, Error> {
         let (Some(identity), Some(first)) = (self.identity(), Timeline::new(log.first_timeline))
         else {
             return Ok(None);
@@ -47,8 +59,8 @@ impl WalArchive {
         Ok(Some(Replay {
             timeline: history.timeline(),
             end,
-            missing_to_consistency: self.missing(&history, from, last)?,
-            missing_to_end: self.missing(&history, from, end.max(last))?,
+            missing_to_consistency: self.missing_or_lost(&history, (from, last), lost)?,
+            missing_to_end: self.missing_or_lost(&history, (from, end.max(last)), lost)?,
         }))
     }
 

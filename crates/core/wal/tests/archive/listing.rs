@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use longshore_io::SimDisk;
+use longshore_io::{Attributes, SimDisk, Storage};
 use longshore_pg::wal::{History, WalName};
 use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
-use longshore_wal::Span;
+use longshore_wal::{LogRange, Lost, Span};
 use proptest::prelude::*;
 
 use super::support::*;
@@ -132,6 +132,83 @@ fn a_replay_over_a_promotion_needs_each_segment_on_the_timeline_that_covers_it()
         .missing(&history, Lsn(5 * SEGMENT as u64), before)
         .unwrap();
     assert_eq!(missing, []);
+}
+
+/// Goal: a file that is there by its name alone is told with what is wrong, and a replay does not count on it.
+#[test]
+fn segments_that_are_empty_cut_off_or_unreadable_are_no_help() {
+    let disk = with((3..10).map(|n| name(1, n)));
+    let damage = |n: u64, change: &dyn Fn(&Path, Vec<u8>)| {
+        let path = stored(&disk, name(1, n));
+        let bytes = disk.read_file(&path).unwrap();
+        change(&path, bytes);
+    };
+    damage(4, &|path, _| disk.write_file(path, b"").unwrap());
+    damage(5, &|path, bytes| {
+        disk.write_file(path, &bytes[..60]).unwrap()
+    });
+    // A full disk cuts a copy off at such a border.
+    damage(7, &|path, bytes| {
+        disk.write_file(path, &bytes[..1024]).unwrap();
+    });
+    damage(8, &|path, _| {
+        let unreadable = Attributes {
+            mode: Some(0),
+            ..Attributes::default()
+        };
+        let dir = disk.dir(path.parent().unwrap()).unwrap();
+        let file = Path::new(path.file_name().unwrap());
+        dir.set_attributes(file, &unreadable).unwrap();
+    });
+    let archive = archive(&disk).unwrap();
+    let unusable = archive.unusable().unwrap();
+    let told: Vec<(String, &str)> = unusable
+        .iter()
+        .map(|found| (found.name.to_string(), &*found.what))
+        .collect();
+    let expected = [
+        (4, "is empty"),
+        (5, "is only 60 bytes long"),
+        (7, "is damaged: "),
+        (8, "has a mode that lets nobody read it"),
+    ];
+    assert_eq!(told.len(), expected.len(), "{told:?}");
+    for ((found, what), (number, begin)) in told.iter().zip(expected) {
+        assert_eq!(*found, name(1, number).to_string());
+        assert!(what.starts_with(begin), "{what}");
+    }
+    let mut lost = Lost::default();
+    for found in &unusable {
+        lost.add(found.name, found.name);
+    }
+    let runs = archive.runs_without(&lost).unwrap();
+    let found: Vec<_> = runs
+        .iter()
+        .map(|run| (run.span.first, run.span.last))
+        .collect();
+    let expected = [(1, 3, 3), (1, 6, 6), (1, 9, 9), (9, 0, 0)];
+    let expected =
+        expected.map(|(line, first, last)| (segment_name(line, first), segment_name(line, last)));
+    assert_eq!(found, expected);
+    let log = LogRange {
+        system: SYSTEM,
+        first_timeline: 1,
+        first_lsn: 3 * SEGMENT as u64 + 40,
+        last_timeline: 1,
+        last_lsn: 3 * SEGMENT as u64 + 400,
+    };
+    let replay = archive.replay_without(&log, false, &lost).unwrap().unwrap();
+    assert_eq!(replay.missing_to_consistency, []);
+    let text = |n| name(1, n).to_string();
+    assert_eq!(
+        spans(&replay.missing_to_end),
+        [(text(4), text(5), 2), (text(7), text(8), 2)]
+    );
+    assert_eq!(
+        archive.replay(&log, false).unwrap().unwrap().missing_to_end,
+        [],
+        "their names are there"
+    );
 }
 
 /// A hostile header may claim that a backup reaches from the first byte of WAL to the last.
