@@ -3,8 +3,9 @@
 //! Invariants
 //! - A base is complete and unmarked with its whole chain, is not copy-only, and has page sums. No result says that a
 //!   link of that chain is not good.
-//! - A server's base is of the server's own branch. A backup whose branch is unknown is a base only if the same server
-//!   process made it and no other backup's branch is proved by WAL. The one that the server was restored from is a base
+//! - A server's base is of the server's own branch. A backup whose branch is unknown is a base only if no other
+//!   backup's branch is proved by WAL, and the same server process made it, or it is of the same data directory and the WAL
+//!   that would decide is gone. The one that the server was restored from is a base
 //!   only while no newer one may be the server's own.
 //! - The base of a source without WAL is of a source of that kind and name. More need not be proved: all of its pages
 //!   are compared.
@@ -14,7 +15,7 @@
 //! (`shelf.rs`).
 
 use longshore_pg::Relation;
-use longshore_pg::lineage::Proof;
+use longshore_pg::lineage::{Doubt, Proof};
 
 use crate::Error;
 use crate::branch;
@@ -47,6 +48,8 @@ pub struct Candidate {
     pub relation: Relation,
     /// Whether the backup was made from the server process that is still running, which cannot have been reset since.
     pub same_run: bool,
+    /// Whether the backup was made from the same data directory on the same machine.
+    pub same_home: bool,
 }
 
 /// The source of a differential backup.
@@ -136,6 +139,9 @@ fn continues(
         Relation::Proved(_) => Ok(()),
         Relation::Refuted(what) => Err(BaseRefusal::Wrong(format!("is of another branch: {what}"))),
         Relation::Unknown(_) if candidate.same_run && !any_proved => Ok(()),
+        // A restart recycles the WAL in which the backup ended. Backups of one directory are presumed to follow one another
+        // (`branch.rs`), and pages are compared by content.
+        Relation::Unknown(Doubt::LogGone { .. }) if candidate.same_home && !any_proved => Ok(()),
         Relation::Unknown(what) => Err(BaseRefusal::Wrong(format!(
             "is not known to be of this server's branch: {what}"
         ))),
@@ -175,5 +181,40 @@ fn fitness(listing: &Listing, index: usize, full_only: bool) -> Result<(), BaseR
             facts[link].label
         ))),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longshore_pg::lineage::Contradiction;
+    use longshore_pg::{Lsn, Timeline};
+
+    use super::*;
+
+    /// Goal: a restart, after which the server no longer has the WAL in which the base ended, takes no base away; another
+    /// directory, or a contradiction, does.
+    #[test]
+    fn a_backup_of_the_same_directory_is_a_base_after_the_wal_of_its_end_is_recycled() {
+        let timeline = Timeline::new(1).unwrap();
+        let gone = Relation::Unknown(Doubt::LogGone {
+            timeline,
+            at: Lsn(0x4000_0000),
+        });
+        let judged = |relation: &Relation, same_home, any_proved| {
+            let candidate = Candidate {
+                set: [1; 16],
+                relation: relation.clone(),
+                same_run: false,
+                same_home,
+            };
+            continues(Some(&candidate), any_proved, false).is_ok()
+        };
+        assert!(judged(&gone, true, false));
+        assert!(!judged(&gone, false, false), "it may be a copy's");
+        assert!(!judged(&gone, true, true), "another one is proved");
+        let refuted = Relation::Refuted(Contradiction::Recorded);
+        assert!(!judged(&refuted, true, false));
+        let unknown = Relation::Unknown(Doubt::NotCompared);
+        assert!(!judged(&unknown, true, false));
     }
 }

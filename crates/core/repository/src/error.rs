@@ -34,6 +34,14 @@ pub enum Error {
     #[error("target {target}: {} is a symbolic link or not a directory", path.display())]
     NotADirectory { target: String, path: PathBuf },
 
+    /// A directory of the target is empty that should not be.
+    #[error(
+        "target {target}: {} is not there, and the newest backup has a stripe in it: is the file system of {} mounted?",
+        home.display(),
+        home.parent().unwrap_or(home).display()
+    )]
+    NotMounted { target: String, home: PathBuf },
+
     /// Root was about to leave files in another user's directory.
     #[error(
         "target {target}: {} belongs to {owner}, who could not read, verify or remove what root leaves there",
@@ -213,6 +221,7 @@ impl Error {
             | Error::Branches { .. }
             | Error::Io { .. }
             | Error::NotADirectory { .. }
+            | Error::NotMounted { .. }
             | Error::OthersTarget { .. }
             | Error::Name { .. }
             | Error::NoLog { .. }
@@ -238,6 +247,9 @@ impl Error {
             Error::NotADirectory { .. } => {
                 "replace the link by the directory, or define the link's destination as a target of its own"
             }
+            Error::NotMounted { .. } => {
+                "mount it; if the disk is lost and this one is new, make that directory (mkdir), as the user who makes the backups"
+            }
             Error::OthersTarget { .. } => {
                 "run the command as the owner: runuser -u OWNER -- longshore …. If root is to own the backups of this \
                  database, make its directory in each of the target's directories first, as root"
@@ -251,7 +263,7 @@ impl Error {
                  target, give the copy another target"
             }
             Error::Nothing { .. } => "`longshore info` shows what the target holds",
-            Error::NoSuchLabel { .. } => "`longshore list --target` shows the labels",
+            Error::NoSuchLabel { .. } => "`longshore info` shows the labels",
             Error::NotWhole { .. } | Error::Chain(_) => {
                 "choose another backup with --label; `longshore info` shows the state of each"
             }

@@ -16,6 +16,7 @@ mod expire;
 pub mod identity;
 mod label;
 pub mod lease;
+mod mounted;
 mod nearer;
 mod objects;
 mod place;

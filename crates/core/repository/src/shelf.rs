@@ -724,9 +724,10 @@ impl Shelf {
 
     /// Makes a place for a new backup. `begun_us` is the time in its label.
     ///
-    /// Errors: [`Error::Stopped`]; [`Error::Unreachable`]; [`Error::NotADirectory`]; [`Error::Io`].
+    /// Errors: [`Error::Stopped`]; [`Error::NotMounted`]; [`Error::Unreachable`]; [`Error::NotADirectory`]; [`Error::Io`].
     pub fn begin(&self, kind: BackupKind, begun_us: i64) -> Result<NewBackup, Error> {
         self.check_stopped()?;
+        self.check_mounted()?;
         Ok(NewBackup::of(self.place.begin(kind, begun_us)?))
     }
 

@@ -120,6 +120,19 @@ impl BackupState {
         }
     }
 
+    /// Families of which the stripe is not there; `None` for a backup that says nothing about that.
+    pub(crate) fn lost_families(&self) -> Option<Vec<u16>> {
+        match self {
+            BackupState::Complete(complete) => {
+                let faults = complete.faults.iter();
+                let lost = faults.filter(|fault| fault.is_lost);
+                Some(lost.map(|fault| fault.family).collect())
+            }
+            BackupState::Missing { families, .. } => Some(families.clone()),
+            _ => None,
+        }
+    }
+
     /// SQL Server's message number for a restore that finds this state.
     pub(crate) fn number(&self) -> Option<u32> {
         match self {

@@ -111,6 +111,35 @@ fn a_backup_has_one_family_in_each_directory_below_database_and_label() {
     assert_eq!(restored, [7; 100_000]);
 }
 
+/// Goal: the disk below a mount point is not filled, and neither a first use nor a new directory is refused.
+#[test]
+fn a_directory_of_which_the_file_system_is_not_mounted_gets_no_backup() {
+    let stage = Stage::new(2);
+    let begun = |shelf: &Shelf, day: i64| {
+        shelf
+            .begin(BackupKind::Full, day * 86_400_000_000)
+            .map(drop)
+    };
+    stage.shelve(1);
+    let (home, away) = (stage.path("d2/db"), stage.path("away"));
+    fs::rename(&home, &away).unwrap();
+    match begun(&stage.shelf, 2).unwrap_err() {
+        Error::NotMounted { home: named, .. } => assert_eq!(named, home),
+        other => panic!("{other}"),
+    }
+    assert!(!home.exists(), "nothing was made there");
+    // A directory that is added has no stripe of an older backup.
+    fs::rename(&away, &home).unwrap();
+    fs::create_dir(stage.path("d3")).unwrap();
+    let all: Vec<PathBuf> = (1..=3).map(|n| stage.path(format!("d{n}"))).collect();
+    let all: Vec<&Path> = all.iter().map(PathBuf::as_path).collect();
+    begun(&shelf(&host(), &all), 3).unwrap();
+    // An empty disk in the place of one that is lost is accepted by its mark.
+    fs::rename(&home, &away).unwrap();
+    fs::create_dir(&home).unwrap();
+    begun(&stage.shelf, 4).unwrap();
+}
+
 #[test]
 fn missing_damaged_foreign_unfinished_and_strange_backups_are_distinguished() {
     let stage = Stage::new(2);

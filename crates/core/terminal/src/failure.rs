@@ -381,6 +381,7 @@ fn place_at_target(error: &longshore_repository::Error) -> (Exit, u32) {
         Error::LeaseLost { .. }
         | Error::Unreachable { .. }
         | Error::NotADirectory { .. }
+        | Error::NotMounted { .. }
         | Error::OthersTarget { .. }
         | Error::Io { .. }
         | Error::NoBase { .. }

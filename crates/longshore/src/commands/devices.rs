@@ -109,6 +109,12 @@ pub fn target_of(
     let name = named.or_else(|| context.config.target_of(database));
     match name {
         Some(name) => target(context, name),
+        None if !context.config.database.contains_key(database)
+            && !context.config.database.is_empty() =>
+        {
+            let (table, known) = (format!("database.{database}"), context.config.database.keys());
+            Err(not_configured(context, &table, "url", known))
+        }
         None => Err(Failure::usage(
             format!("no target is configured for {database}"),
             "name one with --target, or as `target` in [database.NAME] or [defaults]; `longshore config check` shows the targets",
@@ -360,6 +366,7 @@ fn compare(
             set: earlier.set,
             relation: relation.clone(),
             same_run,
+            same_home: theirs.is_some() && theirs == home,
         });
         // A server that was recovered to an earlier moment leaves its own future.
         let left = theirs.is_some() && theirs == home;

@@ -300,6 +300,14 @@ impl Directories {
 }
 
 impl Claims for Directories {
+    fn bare_homes(&self) -> Result<Vec<(u16, PathBuf)>, Error> {
+        let homes = (1..).zip(self.dirs()?).enumerate();
+        let bare = homes.filter(|(_, (_, dir))| dir.is_none());
+        Ok(bare
+            .map(|(index, (family, _))| (family, self.path(index)))
+            .collect())
+    }
+
     fn begin(&self, kind: BackupKind, begun_us: i64) -> Result<Begun, Error> {
         let homes = self.open_homes()?;
         let first = self.first_of(&homes)?;

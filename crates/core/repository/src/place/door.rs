@@ -162,6 +162,12 @@ pub(crate) trait Claims {
     /// Makes a place for a new backup.
     fn begin(&self, kind: BackupKind, begun_us: i64) -> Result<Begun, Error>;
 
+    /// The database's directories that do not exist, each with the number of the family that a backup writes there. None in a
+    /// bucket, which has no directories.
+    fn bare_homes(&self) -> Result<Vec<(u16, PathBuf)>, Error> {
+        Ok(Vec::new())
+    }
+
     /// Makes a place for a copy of a backup, under the same label. Family N goes to the place after that of family N - 1, and
     /// the first place follows the last.
     ///
