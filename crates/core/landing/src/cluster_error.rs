@@ -61,6 +61,10 @@ pub enum ClusterError {
     #[error("{} is not a data directory of the set's cluster: {what}", path.display())]
     Foreign { path: PathBuf, what: String },
 
+    /// `--replace` removes nothing but the cluster that the set is of.
+    #[error("{} is not empty, and --replace removes nothing but the cluster of the set: {what}", path.display())]
+    NotReplaced { path: PathBuf, what: String },
+
     #[error("the set is consistent from {reached} on, and the target {target} is before that")]
     TargetTooEarly { target: String, reached: String },
 
@@ -178,6 +182,9 @@ impl ClusterError {
             }
             ClusterError::Foreign { .. } => {
                 "check --to and --tablespace-map; restore elsewhere, or use --replace instead of --delta"
+            }
+            ClusterError::NotReplaced { .. } => {
+                "restore elsewhere; or if --to is right, move what is there away (mv), and leave out --replace"
             }
             ClusterError::TargetTooEarly { .. } => {
                 "leave out --position, so that the restore chooses the set, or choose an older one"

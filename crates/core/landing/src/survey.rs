@@ -38,8 +38,42 @@ pub struct Survey {
     /// Existing names that would be gone, each with everything below it: a delta removes them, or they go with directories
     /// that are replaced, or are logs of files that are.
     pub removed: PathList,
+    /// Files of a cluster that would go with what is replaced, and their bytes.
+    pub swept: Swept,
     /// The directories of the tablespaces, by OID.
     pub spaces: Vec<(u32, PathBuf)>,
+}
+
+/// Files below the names of a directory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Swept {
+    pub files: u64,
+    pub bytes: u64,
+}
+
+impl Swept {
+    /// Errors: a directory that cannot be listed.
+    fn below(dir: &dyn Dir, path: &Path, names: &[OsString]) -> Result<Swept, Error> {
+        let mut swept = Swept::default();
+        let mut stack: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
+        while let Some(name) = stack.pop() {
+            let found = match dir.stat(&name) {
+                Err(e) if is_absent(&e) => continue,
+                found => found.map_err(at("look at", &path.join(&name)))?,
+            };
+            if found.kind != FileKind::Dir {
+                swept.files += 1;
+                swept.bytes += found.len;
+                continue;
+            }
+            let listed = dir.dir(&name).and_then(|below| below.list());
+            let cannot = at("list", &path.join(&name));
+            for below in listed.map_err(&cannot)? {
+                stack.push(name.join(below.map_err(&cannot)?));
+            }
+        }
+        Ok(swept)
+    }
 }
 
 impl Survey {
@@ -142,7 +176,11 @@ impl Survey {
                 (false, false) if !standing.is_empty() => {
                     return Err(Error::TargetExists { path: path.into() });
                 }
-                (false, _) => {}
+                (false, true) => {
+                    cluster::refuse_others(&**dir, path, header.log.system)?;
+                    survey.swept = Swept::below(&**dir, path, &standing)?;
+                }
+                (false, false) => {}
             }
             if options.delta {
                 cluster::refuse_mounts(machine, path, &outline.names, Path::new(""))?;

@@ -241,6 +241,10 @@ pub struct RestorePreview {
     pub replaced_names: u64,
     /// The first of them.
     pub replaced: Vec<String>,
+    /// Files of a cluster that would go with them; 0 for anything else.
+    pub swept_file_count: u64,
+    /// Bytes of those files.
+    pub swept_bytes: u64,
     /// Existing names that would be gone, each with everything below it: what a delta removes, and what the set does not have
     /// of directories that are replaced.
     pub removed_names: u64,

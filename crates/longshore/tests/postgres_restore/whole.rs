@@ -9,7 +9,8 @@ use std::path::Path;
 
 use longshore_kit::{Stop, installations};
 
-use crate::stage::{Stage, check, dump, refused, same, succeed};
+use crate::common::{answer, text};
+use crate::stage::{Stage, check, dump, judged, refused, same, succeed};
 
 #[test]
 fn a_restored_cluster_is_the_backup_and_starts() {
@@ -129,6 +130,62 @@ fn a_directory_in_use_is_refused_and_an_old_one_replaced_as_a_whole() {
         assert_eq!(server.psql("select count(*) from marker"), "0");
         check(&server, &data);
     }
+}
+
+/// Goal: --replace takes nothing away but the set's own cluster, whatever --to names by mistake, and its dry run says how
+/// much goes.
+#[test]
+fn replace_removes_the_cluster_of_the_set_and_nothing_else() {
+    let Some(installation) = installations().pop() else {
+        return;
+    };
+    let stage = Stage::new(&installation, &[]);
+    let media = stage.back_up("full", &[]);
+    let papers = stage.path("papers");
+    std::fs::create_dir_all(papers.join("below")).unwrap();
+    std::fs::write(papers.join("below/letter"), "kept").unwrap();
+    // Another cluster's directory: servers of one shape have one system identifier.
+    let options = longshore_kit::Options {
+        group_access: true,
+        ..Default::default()
+    };
+    let other = Stage::with(&installation, options);
+    other.server.stop(Stop::Fast);
+    let theirs = other.server.data_dir().to_owned();
+    for (to, why) in [
+        (&papers, "it has no PG_VERSION"),
+        (&theirs, "it belongs to system"),
+    ] {
+        for more in [&["--replace", "--dry-run"][..], &["--replace"]] {
+            let said = refused(stage.restore(&media, to).args(more));
+            assert!(said.contains(why), "{said}");
+            assert!(said.contains("restore elsewhere"), "{said}");
+        }
+    }
+    let letter = std::fs::read_to_string(papers.join("below/letter"));
+    assert_eq!(letter.unwrap(), "kept");
+    other.server.start();
+    let (data, server) = stage.restored(&media, "data", &[]);
+    server.stop(Stop::Fast);
+    std::fs::write(data.join("extra"), [7; 1000]).unwrap();
+    let mut dry = stage.restore(&media, &data);
+    dry.args(["--replace", "--dry-run", "--json"]);
+    let told = answer(&judged(&mut dry));
+    let count = told["swept_file_count"].as_u64().unwrap();
+    assert!(count > 900, "{told}");
+    assert!(told["swept_bytes"].as_u64().unwrap() > 1 << 20, "{told}");
+    let said = text(
+        &judged(
+            stage
+                .restore(&media, &data)
+                .args(["--replace", "--dry-run"]),
+        )
+        .stdout,
+    );
+    assert!(
+        said.contains(&format!("files that would go with them: {count}, ")),
+        "{said}"
+    );
 }
 
 #[test]

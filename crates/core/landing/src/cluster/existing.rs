@@ -8,15 +8,19 @@ use std::path::Path;
 use longshore_io::{Dir, Machine, OpenHow, Via};
 use longshore_pg::{CONTROL_FILE_LEN, Control};
 
+use super::held_cluster::CONTROL_HELD;
 use super::outline::{self, CONTROL};
 use super::spaces::Places;
 use crate::cluster_error::ClusterError;
 use crate::error::{Error, at};
 use crate::locked_target::STAGING;
-use crate::place::DELTA;
+use crate::place::{DELTA, standing};
 
 /// Longest text of a delta's note, in bytes.
 const NOTE_MAX: usize = 32;
+
+/// The file that says the major version of a cluster.
+const VERSION: &str = "PG_VERSION";
 
 /// Proves that the data directory `dir` at `path` belongs to the cluster `system`, by its control file, or by the note of
 /// an interrupted delta.
@@ -43,6 +47,39 @@ pub fn prove(dir: &dyn Dir, path: &Path, system: u64) -> Result<(), Error> {
         Some(found) => {
             Err(foreign(format!("it belongs to system {found}, the set to {system}")).into())
         }
+    }
+}
+
+/// Refuses to replace what is in the data directory `dir` at `path`, unless it is the cluster `system`, held or not, or an
+/// interrupted restore.
+///
+/// Errors: `NotReplaced`, `Io`.
+pub fn refuse_others(dir: &dyn Dir, path: &Path, system: u64) -> Result<(), Error> {
+    if standing(dir, path)?.is_empty() || dir.stat(Path::new(STAGING)).is_ok() {
+        return Ok(());
+    }
+    let not_replaced = |what: String| {
+        let path = path.to_owned();
+        Err(ClusterError::NotReplaced { path, what }.into())
+    };
+    if read(dir, path, Path::new(VERSION), NOTE_MAX)?.is_none() {
+        return not_replaced(format!("it has no {VERSION}, so it is no data directory"));
+    }
+    let mut controls = [CONTROL, CONTROL_HELD].into_iter();
+    let control = controls.find_map(|name| {
+        let found = read(dir, path, Path::new(name), CONTROL_FILE_LEN);
+        found.transpose()
+    });
+    let Some(control) = control.transpose()? else {
+        return not_replaced(format!("it has no {CONTROL}, so nothing says whose it is"));
+    };
+    match Control::parse(&control) {
+        Ok(control) if control.system == system => Ok(()),
+        Ok(control) => not_replaced(format!(
+            "it belongs to system {}, the set to {system}",
+            control.system
+        )),
+        Err(e) => not_replaced(e.to_string()),
     }
 }
 

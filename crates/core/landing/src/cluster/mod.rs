@@ -52,7 +52,7 @@ use crate::place::{
 use crate::running::refuse_running;
 use checksums::Checksums;
 pub use configuration::{RestoredConfiguration, restored_configuration};
-pub use existing::prove;
+pub use existing::{prove, refuse_others};
 pub use held_cluster::{HeldCluster, HeldLock};
 use in_place::InPlace;
 pub use in_place::{refuse_foreign_space, refuse_mounts};
@@ -135,7 +135,12 @@ impl Cluster {
                 room::check(machine, path, &places, outline, true)?;
                 in_place(machine, path, header, &places, outline)?
             }
-            (false, _) => staged(machine, path, replace, &places)?,
+            (false, _) => {
+                if let (true, Ok(dir)) = (replace, machine.storage.dir(path)) {
+                    refuse_others(&*dir, path, header.log.system)?;
+                }
+                staged(machine, path, replace, &places)?
+            }
         };
         if let (Some(outline), false) = (outline, options.delta) {
             room::check_staged((&*data, path), &spaces, &places, outline)?;

@@ -61,6 +61,8 @@ pub fn of(
         sets,
         replaced_names: survey.replaced.count,
         replaced: texts(&survey.replaced.first),
+        swept_file_count: survey.swept.files,
+        swept_bytes: survey.swept.bytes,
         removed_names: survey.removed.count,
         removed: texts(&survey.removed.first),
         tablespaces: survey

@@ -138,6 +138,13 @@ fn text(
         found.replaced_names,
         &found.replaced,
     );
+    if found.swept_file_count > 0 {
+        text.push_str(&format!(
+            "Existing files that would go with them: {}, {}\n",
+            found.swept_file_count,
+            bytes(found.swept_bytes)
+        ));
+    }
     list(
         &mut text,
         "Existing names that would be removed",
