@@ -11,8 +11,9 @@
 //! - A marked set is never called good. No server starts whose tablespaces another server's files occupy.
 //!
 //! Leaves to others: restoring (`pipeline`), the checks of a cluster (`drill/postgres.rs`), its WAL from the archive
-//! (`drill/log.rs`), and the scratch directory (`drill/scratch.rs`).
+//! (`drill/log.rs`, `drill/later.rs`), and the scratch directory (`drill/scratch.rs`).
 
+mod later;
 mod log;
 mod postgres;
 mod proof;
@@ -214,6 +215,16 @@ impl Answer<'_> {
         unsound.map(|proof| format!("{}: {}", proof.what, proof.text))
     }
 
+    /// The first proof that failed of those about the backup itself: WAL after it says nothing about it.
+    fn backups_wrong(&self) -> Option<String> {
+        let mut own = self
+            .proofs
+            .iter()
+            .filter(|proof| proof.what != later::LATER);
+        let unsound = own.find(|proof| !proof.sound);
+        unsound.map(|proof| format!("{}: {}", proof.what, proof.text))
+    }
+
     /// Of the chain, only the backup that was restored has a result: the others were not tried as they stand.
     fn record(&self, recorder: &Recorder, identity: &SetIdentity) {
         let wrong = self.wrong();
@@ -222,7 +233,7 @@ impl Answer<'_> {
             let told = (Exit::No.code(), numbers::RESTORE_TARGET, text);
             FailedRun::new(by.clone(), Some(self.label), told)
         };
-        let mut result = SetResult::new(identity, &by, wrong.as_deref());
+        let mut result = SetResult::new(identity, &by, self.backups_wrong().as_deref());
         result.seconds = Some(self.elapsed_s);
         recorder.record(&News {
             sets: vec![result],
@@ -252,9 +263,10 @@ impl Answer<'_> {
     }
 
     fn verdict(&self) -> String {
-        let verdict = match self.sound {
-            true => "is good",
-            false => "is NOT GOOD",
+        let verdict = match (self.sound, self.backups_wrong()) {
+            (true, _) => "is good",
+            (false, None) => "is good, and WAL after it is NOT GOOD",
+            (false, Some(_)) => "is NOT GOOD",
         };
         let (label, elapsed_s) = (self.label, self.elapsed_s);
         let database = plain(self.database);
@@ -331,8 +343,15 @@ impl DrillCandidate<'_> {
 
     fn prove_cluster(&self, proofs: &mut Vec<Proof>) -> Result<(), Failure> {
         let (context, data, header) = (self.context, self.data(), &self.set.header);
+        let mut later = None;
         if let Some(trailer) = &self.set.trailer {
             proofs.extend(log::fetch(context, self.shelf, header, trailer, &data)?);
+            if proofs
+                .iter()
+                .all(|proof| proof.what != log::WHAT || proof.sound)
+            {
+                later = later::fetch(context, self.shelf, (header, trailer), &data);
+            }
         }
         let taken = taken_tablespaces(&*context.storage, &data);
         let told = taken.iter().map(told_of_taken);
@@ -345,9 +364,11 @@ impl DrillCandidate<'_> {
                 data: &data,
                 bin_dir: self.bin_dir(),
                 users: &users,
+                timeline: later.as_ref().map(|later| later.timeline),
                 cancel: &self.run_context.cancel,
             };
             postgres::prove(&trial, proofs)?;
+            proofs.extend(later.map(|later| later.proof(context, &data)));
         }
         Ok(())
     }

@@ -118,6 +118,58 @@ fn a_drill_proves_the_wal_of_its_backup_and_names_what_is_missing() {
     assert_eq!(left(&main.stage.path("work")), 0);
 }
 
+/// Goal: a drill replays what was archived after the backup, and a segment there that no recovery crosses fails it without
+/// a word against the backup.
+#[test]
+fn a_drill_replays_the_wal_after_its_backup_and_finds_what_is_broken_there() {
+    let Some(installation) = drillable().pop() else {
+        return;
+    };
+    let main = Main::new(&installation);
+    std::fs::create_dir(main.stage.path("work")).unwrap();
+    main.back_up();
+    main.fill_segments();
+    let later = main.mark(7);
+    main.stage.server.psql("select pg_switch_wal()");
+    main.archived(&main.stage.server);
+    let drilled = |code: i32| {
+        let answer = longshore_kit::program::answer(&end(drill(&main).arg("--json"), code));
+        let proofs = answer["proofs"].as_array().unwrap().clone();
+        let later = proofs
+            .into_iter()
+            .find(|proof| proof["what"] == "later WAL");
+        (answer, later.unwrap())
+    };
+    let (answer, proof) = drilled(0);
+    assert_eq!(proof["sound"], true, "{answer}");
+    let told = proof["text"].as_str().unwrap();
+    let count: u64 = told.split(' ').next().unwrap().parse().unwrap();
+    assert!(count >= 4, "{told}");
+    assert!(told.contains("with the transactions up to "), "{told}");
+    let path = main.segment(&later.lsn);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let (answer, proof) = drilled(1);
+    let told = proof["text"].as_str().unwrap();
+    let name = path.file_name().unwrap().to_str().unwrap();
+    assert!(told.contains(name) && told.contains("is damaged"), "{told}");
+    assert_eq!(proof["sound"], false, "{answer}");
+    let said = text(&end(&mut drill(&main), 1).stdout);
+    assert!(
+        said.contains("is good, and WAL after it is NOT GOOD"),
+        "{said}"
+    );
+    let info = longshore_kit::program::answer(&end(&mut main.command("info main --json"), 0));
+    let results = &info["databases"][0]["results"];
+    assert_eq!(results["last_failed"][0]["task"], "drill", "{info}");
+    assert!(
+        results["last_drilled"].is_object(),
+        "the backup is good: {info}"
+    );
+}
+
 #[test]
 fn a_backup_without_its_log_is_drilled_with_that_of_the_archive_which_stays_as_it_is() {
     for installation in drillable() {

@@ -26,6 +26,9 @@ use super::proof::Proof;
 use crate::context::Context;
 use longshore_terminal::failure::Failure;
 
+/// The proof about the WAL without which the backup is worthless.
+pub const WHAT: &str = "log";
+
 /// `None`: the backup holds all the WAL it needs.
 pub fn fetch(
     context: &Context,
@@ -34,7 +37,7 @@ pub fn fetch(
     trailer: &SetTrailer,
     data: &Path,
 ) -> Result<Option<Proof>, Failure> {
-    let what = "log";
+    let what = WHAT;
     let Some(timeline) = Timeline::new(trailer.log.timeline).filter(|_| !trailer.log.included)
     else {
         return Ok(None);
@@ -47,12 +50,8 @@ pub fn fetch(
     let lineage = Lineage::decode(&header.lineage);
     let witness = lineage.as_ref().and_then(|l| l.witness.as_ref());
     // The same proof refuses a restore to the backup's own moment.
-    let log = LogRange {
-        system: header.log.system,
-        first_timeline: header.log.timeline,
-        first_lsn: first.0,
-        last_timeline: timeline.number(),
-        last_lsn: last.0,
+    let Some(log) = range(header, trailer) else {
+        return Ok(None);
     };
     let recovery = Recovery {
         target: Some(RecoveryTarget::Immediate),
@@ -76,6 +75,18 @@ pub fn fetch(
         }
         Err(e) => Err(e.into()),
     }
+}
+
+/// The WAL that the backup needs; `None` for a set without WAL.
+pub fn range(header: &SetHeader, trailer: &SetTrailer) -> Option<LogRange> {
+    Timeline::new(trailer.log.timeline)?;
+    Some(LogRange {
+        system: header.log.system,
+        first_timeline: header.log.timeline,
+        first_lsn: header.log.first_lsn,
+        last_timeline: trailer.log.timeline,
+        last_lsn: trailer.log.last_lsn,
+    })
 }
 
 fn copy(

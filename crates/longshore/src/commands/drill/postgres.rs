@@ -28,6 +28,8 @@ use std::time::Duration;
 
 use longshore_io::{Attributes, Confinement, Distrust, OpenHow, Stat, Via, child, trusted};
 
+use longshore_pg::Timeline;
+
 use super::proof::Proof;
 use super::scratch::Scratch;
 use crate::context::Context;
@@ -142,6 +144,8 @@ pub struct Trial<'a> {
     pub bin_dir: Option<&'a Path>,
     /// Roles that may be its superuser, likeliest first.
     pub users: &'a [String],
+    /// The timeline that recovery follows; `None`: the latest.
+    pub timeline: Option<Timeline>,
     pub cancel: &'a AtomicBool,
 }
 
@@ -152,11 +156,12 @@ pub fn prove(trial: &Trial, proofs: &mut Vec<Proof>) -> Result<(), Failure> {
         data,
         bin_dir,
         users,
+        timeline,
         cancel,
     } = *trial;
     let major = read_text(context, data, VERSION)?.trim().to_owned();
     let cluster = Cluster::new(context, scratch, data, &major, bin_dir)?;
-    let mut running = cluster.start(scratch)?;
+    let mut running = cluster.start(scratch, timeline)?;
     proofs.push(Proof::of("confinement", true, running.confinement));
     let ready = cluster.wait(&mut running, cancel)?;
     if !ready {
@@ -407,7 +412,11 @@ impl<'a> Cluster<'a> {
         Ok(text)
     }
 
-    fn start(&self, scratch: &Scratch) -> Result<ServerProcess, Failure> {
+    fn start(
+        &self,
+        scratch: &Scratch,
+        timeline: Option<Timeline>,
+    ) -> Result<ServerProcess, Failure> {
         let cannot = |e| failed("cannot start the server", &e);
         #[expect(
             clippy::disallowed_methods,
@@ -436,6 +445,11 @@ impl<'a> Cluster<'a> {
                 .arg(format!("{setting}={}", path.display()));
         }
         for setting in settings::of_server(self.major) {
+            command.arg("-c").arg(setting);
+        }
+        // Later settings win.
+        if let Some(timeline) = timeline {
+            let setting = format!("recovery_target_timeline={timeline}");
             command.arg("-c").arg(setting);
         }
         let confinement = Confinement::within(&[&scratch.path]).map_err(cannot)?;
