@@ -394,6 +394,11 @@ pub fn moment(unix_us: i64) -> String {
     }
 }
 
+/// The first whole second that is not before this moment: what is recoverable since then can be asked for as it is printed.
+pub fn moment_after(unix_us: i64) -> String {
+    moment(unix_us.saturating_add(999_999))
+}
+
 /// CPU seconds per 10^9 bytes.
 pub fn cpu_s_per_gb(cpu_s: f64, plain_bytes: u64) -> f64 {
     if plain_bytes == 0 {

@@ -25,13 +25,18 @@ pub fn counted(count: u64, one: &str) -> String {
 
 /// The line that a person types to run the program with these arguments. `***` stands for a password in a connection string.
 pub fn command_line(args: impl IntoIterator<Item = OsString>) -> String {
+    format!("longshore {}", shell_words(args))
+}
+
+/// Words as a shell takes them apart again. Passwords in them are hidden.
+pub fn shell_words(args: impl IntoIterator<Item = OsString>) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./:=,+@%".contains(c);
     let quoted = |arg: OsString| match without_password(&arg.to_string_lossy()) {
         plain if !plain.is_empty() && plain.chars().all(is_plain) => plain,
         other => format!("'{}'", other.replace('\'', "'\\''")),
     };
     let args: Vec<_> = args.into_iter().map(quoted).collect();
-    format!("longshore {}", args.join(" "))
+    args.join(" ")
 }
 
 /// A word in which `***` stands for the password of a URL's user, and for that of a parameter `password`.

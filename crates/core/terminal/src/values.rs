@@ -144,6 +144,9 @@ pub fn moment(text: &str) -> Result<i64, String> {
 /// A moment whose zone is given; microseconds since the Unix epoch. Recovery to the wrong hour loses data, so no zone
 /// is assumed.
 pub fn zoned_time(text: &str) -> Result<i64, String> {
+    // As `longshore info` prints it.
+    let utc = text.strip_suffix("UTC").map(str::trim_end);
+    let text = utc.map_or_else(|| text.to_owned(), |moment| format!("{moment}Z"));
     text.parse::<jiff::Timestamp>()
         .map(|time| time.as_microsecond())
         .map_err(|_| "write a time with its zone, such as 2027-01-31 06:00:00+01".to_owned())
@@ -270,6 +273,27 @@ mod tests {
         }
         assert!(positive_size("0").is_err());
         assert_eq!(rate("100M/s"), Ok(100 << 20));
+    }
+
+    #[test]
+    fn a_zone_is_given_as_an_offset_or_as_utc() {
+        let us = 1_796_014_478_000_000;
+        for text in [
+            "2026-11-30 04:54:38 UTC",
+            "2026-11-30 04:54:38+00",
+            "2026-11-30T04:54:38Z",
+            "2026-11-30 05:54:38+01",
+        ] {
+            assert_eq!(zoned_time(text), Ok(us), "{text}");
+        }
+        for text in [
+            "2026-11-30 04:54:38",
+            "UTC",
+            "",
+            "2026-11-30 04:54:38+01 UTC",
+        ] {
+            assert!(zoned_time(text).is_err(), "{text}");
+        }
     }
 
     #[test]

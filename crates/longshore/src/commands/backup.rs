@@ -31,7 +31,7 @@ use super::moving::{limits, tuning};
 use super::offload;
 use super::recording::{self, Recorder};
 use super::runs::PendingRun;
-use super::{detached, devices, source};
+use super::{detached, devices, source, unarchived};
 use crate::config;
 use crate::context::Context;
 use crate::key_places;
@@ -130,6 +130,9 @@ fn run_against(
     let context = run.context;
     // The backup's location at the target is held until everything is done.
     let (request, held) = request(options, context, against)?;
+    if let (SourceSpec::Postgres(server), Some(proof)) = (&request.source, &request.wal_proof) {
+        unarchived::refuse(&*context.storage, server, &proof.archive)?;
+    }
     if options.verify && !request.devices.iter().all(can_be_read) {
         return Err(Failure::usage(
             "--verify needs devices that can be read",

@@ -9,6 +9,7 @@
 //! reading backups (`verify`, `drill`).
 
 mod copies;
+mod damage;
 mod debts;
 mod depth;
 mod gone;
@@ -38,7 +39,7 @@ use crate::options::Check;
 pub use depth::CheckDepth;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::numbers;
-use longshore_terminal::output::moment;
+use longshore_terminal::output::{moment, moment_after};
 use longshore_terminal::text::plain;
 pub use notes::{Finding, Grade};
 use notes::{Notes, told};
@@ -156,14 +157,21 @@ fn look(
         None => notes.look("retention", "none: backups are never removed"),
     }
     catalog(context, notes);
+    // The segment that the server switches to arrives first, so that the archive is looked at as it is then.
+    let mut asked = Notes::default();
+    let answers = match &spec {
+        Some(SourceSpec::Postgres(server)) => {
+            let archive = postgres::Archive::of(name, shelf.as_ref(), context);
+            let server = (name, &**server);
+            postgres::look(server, archive.as_ref(), depth, context, &mut asked)
+        }
+        _ => postgres::ServerAnswers::default(),
+    };
     if let Some(shelf) = &shelf {
         target(shelf, spec.as_ref(), depth, context, notes);
     }
     match &spec {
-        Some(SourceSpec::Postgres(server)) => {
-            let archive = postgres::Archive::of(name, shelf.as_ref(), context);
-            return postgres::look((name, server), archive.as_ref(), depth, context, notes);
-        }
+        Some(SourceSpec::Postgres(_)) => notes.append(asked),
         Some(spec) => {
             // Opens the source and drops it: reads nothing and delays no writer.
             let opened =
@@ -175,7 +183,7 @@ fn look(
         }
         None => {}
     }
-    postgres::ServerAnswers::default()
+    answers
 }
 
 /// Whether runs can be written to the history. One that is not there is made; what cannot be asked now, such as one that
@@ -280,14 +288,7 @@ fn target(
     if let Some(wal) = &told.wal {
         log(wal, context, notes);
         stranded(&told, wal, notes);
-        for unsound in &wal.unsound {
-            let (database, target) = (&told.database, &told.target);
-            let text = format!(
-                "{unsound}: no recovery crosses it. Make a full backup (`longshore backup {database}`); after a repair, run \
-                 `longshore verify --all --database {database} --target {target}`"
-            );
-            notes.bad("damaged", text);
-        }
+        damage::look(shelf, wal, context, notes);
     }
 }
 
@@ -412,7 +413,7 @@ fn stranded(told: &info::DescribedDatabase, wal: &info::Wal, notes: &mut Notes) 
         return;
     }
     let refused_us = wal.refused_push.as_ref().map(|refused| refused.at_us);
-    let is_gap = !wal.gaps.is_empty() || wal.gaps_unknown.is_some();
+    let is_gap = !wal.gaps.is_empty() || wal.gaps_unknown.is_some() || !wal.lost.is_empty();
     let why = match log.system == wal.system {
         true if refused_us > told.last_good_finish_us => {
             "a push was refused since, so a server may have gone on whose WAL is not there"
@@ -488,7 +489,7 @@ fn log(wal: &info::Wal, context: &Context, notes: &mut Notes) {
         notes.bad(what, text);
     }
     if let (Some(label), Some(us)) = (&wal.recoverable_from, wal.recoverable_from_us) {
-        let since = moment(us);
+        let since = moment_after(us);
         notes.good(
             what,
             format!("every moment since {since} UTC can be recovered, from {label}"),
@@ -520,7 +521,8 @@ fn log(wal: &info::Wal, context: &Context, notes: &mut Notes) {
     if let Some(error) = &wal.gaps_unknown {
         notes.bad(what, error);
     }
-    if wal.gaps.is_empty() && wal.inconsistent.is_empty() && wal.gaps_unknown.is_none() {
+    let has_gap = !wal.gaps.is_empty() || !wal.inconsistent.is_empty() || !wal.lost.is_empty();
+    if !has_gap && wal.gaps_unknown.is_none() {
         notes.good(what, format!("{} segments without a gap", wal.segments));
     }
 }

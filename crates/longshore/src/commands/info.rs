@@ -5,32 +5,37 @@
 //! - The facts come from the media and the archive, not from the history, and only headers are read. The list of
 //!   what the archive is owed comes from pg_wal, where that is on this machine.
 //! - A database that cannot be read does not keep the others from being shown.
-//! - The time of a file in the archive is when it was archived: its content may be older. In a copy it says nothing.
+//! - The time up to which a recovery leads is that of a transaction in the WAL. Where the WAL cannot be read, it is the time
+//!   of the archive's file: its content may be older, and in a copy it says nothing.
+//! - No window of time reaches over a segment that is known to be of no use.
 //!
 //! Leaves to others: rows that several commands share (`shelves.rs`), the time that the WAL covers (`info/windows.rs`),
 //! the text for Prometheus (`metrics.rs`), and the rules of retention (`repository`).
 
 mod windows;
 
+use std::path::PathBuf;
+
 use longshore_pg::client::without_password;
 use longshore_pg::wal::WalName;
-use longshore_pg::{Lsn, SegmentSize, Timeline};
+use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
 use longshore_repository::chain::{SetFacts, is_sound};
 use longshore_repository::retention::{LogNeed, decide};
 use longshore_repository::status::Status;
 use longshore_repository::{BackupEntry, Listing, Shelf};
-use longshore_wal::{Run, WalArchive};
+use longshore_wal::proof::LastEnd;
+use longshore_wal::{Error as WalError, Lost, Run, WalArchive};
 use serde::Serialize;
 
 use self::windows::{Reach, RecoverableWindow};
-use super::detached;
 use super::results::{Results, age_text, line};
 use super::shelves::{self, BranchRow, Failures, Row, shelves};
 use super::wal::{OwedReport, of_server, unknown_text};
+use super::{detached, elsewhere};
 use crate::context::Context;
 use crate::options::Info;
 use longshore_terminal::failure::{Exit, Failure};
-use longshore_terminal::output::{bytes, moment};
+use longshore_terminal::output::{bytes, moment, moment_after};
 use longshore_terminal::text::plain;
 
 #[derive(Serialize)]
@@ -94,20 +99,37 @@ pub struct Wal {
     pub gaps: Vec<String>,
     /// Backups that lack the WAL that would make them consistent.
     pub inconsistent: Vec<String>,
-    /// WAL that a verification found damaged and that none has found good since.
+    /// WAL that no recovery crosses although its files are there.
     pub unsound: Vec<String>,
+    /// Segments of it.
+    pub unsound_count: u64,
+    /// The same, for commands.
+    #[serde(skip)]
+    pub lost: Vec<LostWal>,
     /// The oldest backup from whose end on every moment up to the archive's end can be recovered. `None`: not even from
     /// the newest good one.
     pub recoverable_from: Option<String>,
     pub recoverable_from_us: Option<i64>,
     /// When the last segment that these moments reach to was archived, by the archive's clock; `None` in a copy.
     pub archived_until_us: Option<i64>,
+    /// When the last transaction ended that these moments reach to, by the WAL itself; the end of the newest good backup if
+    /// none ended since. `None`: the WAL cannot be read here.
+    pub committed_until_us: Option<i64>,
     /// The stretches of time of which every moment can be recovered.
     pub windows: Vec<RecoverableWindow>,
     /// Why gaps could not be searched for.
     pub gaps_unknown: Option<String>,
     /// The last push that the archive refused because it has other WAL of the same name.
     pub refused_push: Option<RefusedPushRow>,
+}
+
+/// Segments of one timeline that no recovery crosses.
+pub struct LostWal {
+    pub first: SegmentName,
+    pub last: SegmentName,
+    /// The file of one that a look shows; `None`: a verification found them damaged.
+    pub file: Option<PathBuf>,
+    pub told: String,
 }
 
 /// A push that was refused.
@@ -214,16 +236,19 @@ pub fn database(
     let status = shelf.status();
     let mut wal = match shelf.present_wal() {
         Some(_) => None,
-        None => wal(shelf, listing, unbroken, good.map(|(i, _)| i))?,
+        None => wal(
+            shelf,
+            listing,
+            (unbroken, good.map(|(i, _)| i)),
+            (status.as_ref().ok(), now_us),
+        )?,
     };
-    if let (Some(wal), Ok(status)) = (&mut wal, &status) {
-        wal.unsound = unsound(wal, status, now_us);
-    }
     let own = context.config.target_of(name);
     if own.is_some_and(|own| *own != shelf.target.name) {
         // Its files are as old as the copy.
         wal.iter_mut().for_each(|wal| wal.archived_until_us = None);
     }
+    let results = Results::read(&status, listing, now_us);
     let until_us = good.map(|(i, _)| reached_us(&facts[i], wal.as_ref()));
     Ok(DescribedDatabase {
         database: name.clone(),
@@ -249,31 +274,43 @@ pub fn database(
             true => of_server(name, context),
             false => None,
         },
-        results: Results::read(&status, listing, now_us),
         strays: listing.strays.clone(),
         backups: rows,
         branches: shelves::branch_rows(listing, now_us),
-        remarks,
+        remarks: remarks + &copies_text(shelf, &results, context),
+        results,
     })
 }
 
-/// By when everything was archived that a restore from the last good backup leads to. Without a log, a backup holds what was
-/// there when it began; with one, the state at its end, and WAL up to the last segment that follows it without a gap.
+/// Where copies are of backups that were found not to be good.
+fn copies_text(shelf: &Shelf, results: &Results, context: &Context) -> String {
+    let mut text = String::new();
+    for bad in results.all.iter().filter(|row| !row.good) {
+        if let Some(target) = elsewhere::copy_of(shelf, &bad.label, context) {
+            let told = elsewhere::told(shelf, &bad.label, &target);
+            text += &format!("  {}\n", plain(&told));
+        }
+    }
+    text
+}
+
+/// The moment that a restore from the last good backup leads to. Without a log, a backup holds what was there when it
+/// began; with one, the state at its end, and WAL up to the last segment that follows it without a gap.
 fn reached_us(good: &SetFacts, wal: Option<&Wal>) -> i64 {
-    let archived_us = wal.and_then(|wal| wal.archived_until_us);
+    let reached_us = wal.and_then(|wal| wal.committed_until_us.or(wal.archived_until_us));
     match good.log {
         None => good.start_us,
-        Some(_) => archived_us.map_or(good.finish_us, |us| us.max(good.finish_us)),
+        Some(_) => reached_us.map_or(good.finish_us, |us| us.max(good.finish_us)),
     }
 }
 
 /// `unbroken`: the position from which the WAL must have no gaps; `None`: from the oldest backup. `good`: the newest good
-/// backup, by its position in `listing`.
+/// backup, by its position in `listing`. `status`: what earlier runs found.
 fn wal(
     shelf: &Shelf,
     listing: &Listing,
-    unbroken: Option<&LogNeed>,
-    good: Option<usize>,
+    (unbroken, good): (Option<&LogNeed>, Option<usize>),
+    (status, now_us): (Option<&Status>, i64),
 ) -> Result<Option<Wal>, Failure> {
     let Some(archive) = shelf.wal()? else {
         return Ok(None);
@@ -281,7 +318,16 @@ fn wal(
     let Some(identity) = archive.identity() else {
         return Ok(None);
     };
-    let runs = archive.runs().map_err(longshore_repository::Error::from)?;
+    let all = archive.runs().map_err(longshore_repository::Error::from)?;
+    let told =
+        lost_wal(&archive, &all, status, now_us).map_err(longshore_repository::Error::from)?;
+    let lost = of_all(&told);
+    let runs = match lost.is_empty() {
+        true => all,
+        false => archive
+            .runs_without(&lost)
+            .map_err(longshore_repository::Error::from)?,
+    };
     let mut wal = Wal {
         system: identity.system.to_string(),
         segment_bytes: identity.segment_size.bytes(),
@@ -299,10 +345,16 @@ fn wal(
             .collect(),
         gaps: Vec::new(),
         inconsistent: Vec::new(),
-        unsound: Vec::new(),
+        unsound: told.iter().map(|lost| lost.told.clone()).collect(),
+        unsound_count: told
+            .iter()
+            .map(|lost| count_of(lost, identity.segment_size))
+            .sum(),
+        lost: told,
         recoverable_from: None,
         recoverable_from_us: None,
         archived_until_us: None,
+        committed_until_us: None,
         windows: Vec::new(),
         gaps_unknown: None,
         refused_push: archive.refused().map(|refused| RefusedPushRow {
@@ -314,13 +366,19 @@ fn wal(
     let mut clusters = unbroken.into_iter().flat_map(LogNeed::clusters);
     let from = clusters.find(|(system, _)| *system == identity.system);
     let from = from.map_or(Lsn(0), |(_, from)| from);
-    replays(&archive, listing, from, good, &mut wal);
+    replays(&archive, listing, (from, &lost), good, &mut wal);
     Ok(Some(wal))
 }
 
 /// Follows the WAL of each backup to the archive's end, and notes what is missing. Gaps count for the oldest backup that
-/// begins at `from` or later.
-fn replays(archive: &WalArchive, listing: &Listing, from: Lsn, good: Option<usize>, wal: &mut Wal) {
+/// begins at `from` or later; lost segments, of which the files are there, are no gaps.
+fn replays(
+    archive: &WalArchive,
+    listing: &Listing,
+    (from, lost): (Lsn, &Lost),
+    good: Option<usize>,
+    wal: &mut Wal,
+) {
     let facts = listing.facts();
     let system = archive.identity().map(|identity| identity.system);
     // Backups from whose end no segment is missing, and the timeline that is followed from there.
@@ -334,7 +392,8 @@ fn replays(archive: &WalArchive, listing: &Listing, from: Lsn, good: Option<usiz
         let Some(log) = facts[i].log.filter(|l| Some(l.system) == system) else {
             continue;
         };
-        let replay = match archive.replay(&log, complete.trailer.log.included) {
+        let included = complete.trailer.log.included;
+        let replay = match archive.replay_without(&log, included, lost) {
             Ok(Some(replay)) => replay,
             Ok(None) => continue,
             Err(e) => {
@@ -347,17 +406,23 @@ fn replays(archive: &WalArchive, listing: &Listing, from: Lsn, good: Option<usiz
         }
         if oldest && Lsn(log.first_lsn) >= from {
             oldest = false;
-            wal.gaps = replay
-                .missing_to_end
-                .iter()
-                .map(ToString::to_string)
-                .collect();
+            let missing = match lost.is_empty() {
+                true => Ok(Some(replay.clone())),
+                false => archive.replay(&log, included),
+            };
+            match missing {
+                Ok(missing) => {
+                    let missing = missing.into_iter().flat_map(|replay| replay.missing_to_end);
+                    wal.gaps = missing.map(|span| span.to_string()).collect();
+                }
+                Err(e) => wal.gaps_unknown = Some(e.to_string()),
+            }
         }
         if !is_sound(&facts, i) {
             continue;
         }
         if replay.missing_to_end.is_empty() {
-            unbroken.push((i, replay.timeline));
+            unbroken.push((i, replay.timeline, replay.end));
         }
         if replay.missing_to_consistency.is_empty() {
             reaches.push(Reach::of(i, &log, &replay, archive));
@@ -367,7 +432,7 @@ fn replays(archive: &WalArchive, listing: &Listing, from: Lsn, good: Option<usiz
         Ok(windows) => wal.windows = windows,
         Err(e) => wal.gaps_unknown = Some(e.to_string()),
     }
-    let Some((good, timeline)) = unbroken.iter().find(|(i, _)| Some(*i) == good) else {
+    let Some((good, timeline, end)) = unbroken.iter().find(|(i, ..)| Some(*i) == good) else {
         return;
     };
     // Since then, a server may have gone on whose WAL is not there. An older refusal says nothing of this backup: its WAL
@@ -379,34 +444,91 @@ fn replays(archive: &WalArchive, listing: &Listing, from: Lsn, good: Option<usiz
     }
     let first = unbroken
         .iter()
-        .filter(|(_, followed)| followed == timeline)
-        .min_by_key(|(i, _)| facts[*i].log.map(|log| log.last_lsn));
-    if let Some(&(i, _)) = first {
+        .filter(|(_, followed, _)| followed == timeline)
+        .min_by_key(|(i, ..)| facts[*i].log.map(|log| log.last_lsn));
+    if let Some(&(i, ..)) = first {
         wal.recoverable_from = Some(facts[i].label.to_string());
         wal.recoverable_from_us = Some(facts[i].finish_us);
         wal.archived_until_us = archived_us(archive, *timeline);
+        wal.committed_until_us = committed_us(archive, &facts[*good], *timeline, *end);
     }
 }
 
-/// The WAL of these runs that is known to be damaged, and since when.
-fn unsound(wal: &Wal, status: &Status, now_us: i64) -> Vec<String> {
-    let Some(size) = SegmentSize::new(wal.segment_bytes) else {
-        return Vec::new();
-    };
-    let mut told = Vec::new();
-    for run in &wal.runs {
-        let (Ok(first), Ok(last)) = (run.first.parse(), run.last.parse()) else {
-            continue;
-        };
-        for lost in status.unsound_wal((first, last), size) {
-            let age = age_text(now_us.saturating_sub(lost.by.at_us) / 1_000_000);
-            told.push(format!(
-                "{} to {}, found damaged {age} ago on host {}",
-                lost.first, lost.last, lost.by.host
-            ));
+/// The segments of these runs that no recovery crosses: those that a look shows, and those that a verification found
+/// damaged.
+///
+/// Errors: those of [`WalArchive::unusable`].
+fn lost_wal(
+    archive: &WalArchive,
+    runs: &[Run],
+    status: Option<&Status>,
+    now_us: i64,
+) -> Result<Vec<LostWal>, WalError> {
+    let mut lost: Vec<LostWal> = archive
+        .unusable()?
+        .into_iter()
+        .map(|unusable| LostWal {
+            first: unusable.name,
+            last: unusable.name,
+            told: format!("{} {}", unusable.path.display(), unusable.what),
+            file: Some(unusable.path),
+        })
+        .collect();
+    let seen = of_all(&lost);
+    let size = archive.identity().map(|identity| identity.segment_size);
+    for (run, status, size) in runs.iter().filter_map(|run| Some((run, status?, size?))) {
+        for found in status.unsound_wal((run.span.first, run.span.last), size) {
+            let (first, last) = (
+                found.first.max(run.span.first),
+                found.last.min(run.span.last),
+            );
+            // The look says more.
+            if first == last && seen.has(first) {
+                continue;
+            }
+            let age = age_text(now_us.saturating_sub(found.by.at_us) / 1_000_000);
+            let names = match first == last {
+                true => first.to_string(),
+                false => format!("{first} to {last}"),
+            };
+            lost.push(LostWal {
+                first,
+                last,
+                file: None,
+                told: format!("{names}, found damaged {age} ago on host {}", found.by.host),
+            });
         }
     }
-    told
+    Ok(lost)
+}
+
+fn of_all(told: &[LostWal]) -> Lost {
+    let mut lost = Lost::default();
+    for part in told {
+        lost.add(part.first, part.last);
+    }
+    lost
+}
+
+/// Segments from its first to its last.
+fn count_of(lost: &LostWal, size: SegmentSize) -> u64 {
+    let number = |name: SegmentName| name.start(size).0 / size.bytes();
+    number(lost.last).saturating_sub(number(lost.first)) + 1
+}
+
+/// When the last transaction ended that a restore of this backup leads to, by the WAL up to `end`.
+fn committed_us(
+    archive: &WalArchive,
+    good: &SetFacts,
+    timeline: Timeline,
+    end: Lsn,
+) -> Option<i64> {
+    let history = archive.history(timeline).ok()?;
+    let (_, from) = good.log?.last();
+    match archive.last_end(&history, from, end)? {
+        LastEnd::At(us) => Some(us.max(good.finish_us)),
+        LastEnd::None => Some(good.finish_us),
+    }
 }
 
 impl Wal {
@@ -454,10 +576,16 @@ fn text(d: &DescribedDatabase) -> String {
     text += &last_good_text(d);
     if let (Some(until_us), Some(at_risk_s)) = (d.recoverable_until_us, d.at_risk_s) {
         let (age, since) = (age_text(at_risk_s), moment(until_us));
-        let archived_us = d.wal.as_ref().and_then(|wal| wal.archived_until_us);
-        let what = match archived_us == Some(until_us) {
-            true => format!("what was not archived by {since} UTC"),
-            false => format!("what was written since {since} UTC"),
+        let of = |us: fn(&Wal) -> Option<i64>| d.wal.as_ref().and_then(us) == Some(until_us);
+        let is_backups = Some(until_us) == d.last_good_finish_us;
+        let what = match is_backups {
+            false if of(|wal| wal.committed_until_us) => {
+                format!("what was committed after {since} UTC")
+            }
+            false if of(|wal| wal.archived_until_us) => {
+                format!("what was not archived by {since} UTC")
+            }
+            _ => format!("what was written since {since} UTC"),
         };
         let on = d.wal.as_ref().and_then(Wal::timeline_text);
         text += &line(
@@ -549,7 +677,7 @@ fn wal_text(wal: &Wal) -> String {
     if let (Some(label), Some(finish)) = (&wal.recoverable_from, wal.recoverable_from_us) {
         text += &format!(
             "  every moment since {} UTC can be recovered,\n    from {label}\n",
-            moment(finish)
+            moment_after(finish)
         );
     }
     for label in &wal.inconsistent {

@@ -164,13 +164,18 @@ const METRICS: &[Metric] = &[
         |d| Some(d.wal.as_ref()?.gaps.len() as f64),
     ),
     (
+        "wal_segments_damaged",
+        "WAL segments in the archive that no recovery crosses: empty, cut off, not readable, or found damaged.",
+        |d| Some(d.wal.as_ref()?.unsound_count as f64),
+    ),
+    (
         "recoverable_from_timestamp_seconds",
         "Unix time since which every moment up to the end of the archived WAL can be recovered.",
         |d| Some(d.wal.as_ref()?.recoverable_from_us? as f64 / 1e6),
     ),
     (
         "last_recoverable_timestamp_seconds",
-        "Unix time by which what a restore leads to was archived or backed up; at least what was written since would be lost now.",
+        "Unix time of the last transaction that a restore leads to, as far as the WAL can be read; what was written since would be lost now.",
         |d| Some(d.recoverable_until_us? as f64 / 1e6),
     ),
     (

@@ -49,7 +49,7 @@ pub fn of(context: &Context, media: &Media) -> Result<ReadDevices, Failure> {
         if let Some(target) = &media.target {
             return Err(Failure::usage(
                 format!("no database of target {target} is named"),
-                "name one with --database; `longshore list --target` lists them",
+                format!("name one with --database; `longshore info --target {target}` lists them"),
             ));
         }
         refuse_database(context, media)?;

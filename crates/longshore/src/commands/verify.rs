@@ -26,6 +26,7 @@ use serde::Serialize;
 
 pub use self::all::is_answer;
 use super::backup::wrong_report;
+use super::elsewhere;
 use super::ends::{self, RunLines, closing_line, figures, stripes};
 use super::moving::{limits, reading_tuning};
 use super::reading::{self, ReadDevices};
@@ -168,6 +169,14 @@ fn run_once(
     remember(run, &report, exit);
     let output = context.output;
     warn_of(&report, output);
+    if let (false, Some(shelf), Some(label)) = (
+        report.is_valid(),
+        chosen.shelf(),
+        run.record.label.as_deref(),
+    ) && let Some(target) = elsewhere::copy_of(shelf, label, context)
+    {
+        output.note(&elsewhere::told(shelf, label, &target));
+    }
     let message = message(exit, &report);
     let closing = message.lines().last().unwrap_or_default();
     let above = message.strip_suffix(closing).unwrap_or_default();

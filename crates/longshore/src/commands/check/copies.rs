@@ -221,6 +221,10 @@ fn wal(there: &Shelf, found: &Listing, context: &Context, notes: &mut Notes) {
             for gap in &wal.gaps {
                 notes.bad("copies", format!("{copy} lacks WAL: {gap}"));
             }
+            for lost in &wal.lost {
+                let text = format!("{copy}: {}: no recovery from there crosses it", lost.told);
+                notes.bad("copies", text);
+            }
             for label in &wal.inconsistent {
                 notes.bad("copies", format!("{copy} lacks WAL that {label} needs"));
             }

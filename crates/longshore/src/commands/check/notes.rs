@@ -41,6 +41,10 @@ impl Notes {
         self.0.push(Finding { what, grade, text });
     }
 
+    pub fn append(&mut self, later: Notes) {
+        self.0.extend(later.0);
+    }
+
     /// All of them, and the worst grade.
     pub fn judged(self) -> (Grade, Vec<Finding>) {
         let worst = self.0.iter().map(|finding| finding.grade).max();

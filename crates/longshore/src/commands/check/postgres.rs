@@ -12,10 +12,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use longshore_io::Clock;
-use longshore_pg::Lsn;
 use longshore_pg::client::{Connection, Mode, Options};
+use longshore_pg::{Lsn, SegmentName};
 use longshore_repository::Shelf;
-use longshore_wal::{Error as WalError, WalArchive};
+use longshore_wal::{Error as WalError, Run, WalArchive};
 
 use serde::Serialize;
 
@@ -25,7 +25,7 @@ use super::notes::{Notes, told};
 use super::timeline;
 use crate::commands::archive::ArchiveLocation;
 use crate::commands::results::age_text;
-use crate::commands::wal::OwedReport;
+use crate::commands::wal::{OwedReport, of_server};
 use crate::config;
 use crate::context::Context;
 use longshore_terminal::failure::{Exit, Failure};
@@ -33,6 +33,7 @@ use longshore_terminal::numbers;
 
 /// The destination of a cluster's WAL.
 pub struct Archive<'a> {
+    database: String,
     path: PathBuf,
     /// The archive's settings, if it is configured.
     wal: Option<&'a config::Wal>,
@@ -45,6 +46,7 @@ impl<'a> Archive<'a> {
     pub fn of(name: &str, shelf: Option<&Shelf>, context: &'a Context) -> Option<Archive<'a>> {
         let place = ArchiveLocation::of_database(context, name, None).ok()?;
         Some(Archive {
+            database: name.to_owned(),
             path: place.path(),
             wal: context.config.wal_of(name),
             with_backups: shelf.is_some(),
@@ -111,6 +113,31 @@ impl<'a> Archive<'a> {
                 }
             }
         }
+    }
+
+    /// The finding on a segment that archive_command says it has archived, and that the archive has not, as with
+    /// `archive_command = '/bin/true'`. An archive that is away, or is still empty, has findings of its own.
+    fn lacking(&self, archiver: &Archiver) -> Option<String> {
+        // The mark of a backup is archived after its segment.
+        let name = archiver.last_archived_wal.as_deref()?.get(..24)?;
+        let name: SegmentName = name.parse().ok()?;
+        let archive = self.open().ok()??;
+        let runs = archive.runs().ok()?;
+        let has = |run: &Run| run.span.first <= name && name <= run.span.last;
+        if runs.iter().any(has) {
+            return None;
+        }
+        // What is owed is in a copy.
+        let owed = of_server(&self.database, self.context);
+        if owed.is_some_and(|owed| !owed.debts.is_empty() || owed.unknown.is_some()) {
+            return None;
+        }
+        Some(format!(
+            "archive_command said that it archived {name}, and {} lacks it: does it run `longshore wal push %p --database {}`? Then make a \
+             full backup (`longshore backup {1}`)",
+            self.path.display(),
+            self.database
+        ))
     }
 
     /// Whether a receiver is connected to the replication slot.
@@ -219,7 +246,7 @@ fn archiving(
             only_looks: true, ..
         } => match facts.archive_mode.as_str() {
             "off" => None,
-            _ => archiver(connection, notes),
+            _ => archiver(connection, archive, notes),
         },
         CheckDepth { archive_wait, .. } => {
             arrival(connection, facts, archive, *archive_wait, notes)
@@ -261,12 +288,20 @@ fn arrival(
     notes: &mut Notes,
 ) -> Option<Archiver> {
     let is_empty = |a: &Archive<'_>| a.wal.is_none() && matches!(a.open(), Ok(None));
-    if facts.archive_mode == "off" && archive.is_none_or(is_empty) {
-        notes.look(
+    if archive.is_none_or(is_empty) {
+        if facts.archive_mode == "off" {
+            notes.look(
+                "archive",
+                "no WAL archive is configured: a restore goes to the end of a backup, not to any moment",
+            );
+            return None;
+        }
+        notes.good(
             "archive",
-            "no WAL archive is configured: a restore goes to the end of a backup, not to any moment",
+            "archive_command archives elsewhere, and backups hold the WAL that they need: a restore by Longshore goes to the end of \
+             a backup; with [database.NAME.wal] it goes to any moment",
         );
-        return None;
+        return archiver(connection, None, notes);
     }
     let archive = archive?;
     match nobody_archives(connection, &facts.archive_mode) {
@@ -292,7 +327,7 @@ fn arrival(
     }
     match facts.archive_mode.as_str() {
         "off" => None,
-        _ => archiver(connection, notes),
+        _ => archiver(connection, Some(archive), notes),
     }
 }
 
@@ -365,7 +400,11 @@ impl Archiver {
 }
 
 /// Whether archive_command succeeds, and whether files wait for it.
-fn archiver(connection: &mut Connection, notes: &mut Notes) -> Option<Archiver> {
+fn archiver(
+    connection: &mut Connection,
+    archive: Option<&Archive<'_>>,
+    notes: &mut Notes,
+) -> Option<Archiver> {
     let what = "archiver";
     let archiver = match Archiver::ask(connection) {
         Ok(archiver) => archiver,
@@ -396,6 +435,8 @@ fn archiver(connection: &mut Connection, notes: &mut Notes) -> Option<Archiver> 
             archiver.ready.unwrap_or(1),
             age_text(i64::try_from(age).unwrap_or(i64::MAX))
         );
+        notes.bad(what, text);
+    } else if let Some(text) = archive.and_then(|archive| archive.lacking(&archiver)) {
         notes.bad(what, text);
     } else {
         let waiting = match archiver.ready {
@@ -456,7 +497,7 @@ fn round_trip(
     connection
         .query("SELECT pg_switch_wal()")
         .map_err(refused)?;
-    let segment: longshore_pg::SegmentName = name.parse()?;
+    let segment: SegmentName = name.parse()?;
     let until = clock.now() + Duration::from_secs(wait_s.into());
     loop {
         let found = archive.open().map_err(|e| e.to_string())?;

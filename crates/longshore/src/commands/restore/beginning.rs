@@ -532,7 +532,7 @@ impl Search<'_> {
     fn failure(self, error: Error, copies: &[String]) -> Failure {
         match error {
             Error::NotWhole { .. } | Error::Chain(_) => {
-                older::advised(error.into(), self.own, self.label)
+                older::advised(error.into(), self.own, self.label, self.context)
             }
             error if !copies.is_empty() && nearest::is_away(&error) => Failure {
                 hint: format!(

@@ -2,15 +2,25 @@
 
 use longshore_repository::{Label, Shelf};
 
-use crate::commands::devices;
-use crate::commands::labelled::with_label;
+use crate::commands::labelled::{with_label, with_target};
+use crate::commands::{devices, elsewhere};
 use crate::context::Context;
 use crate::options::Restore;
 use longshore_terminal::failure::Failure;
 use longshore_terminal::text::command_line;
 
-/// The failure; its hint names the newest backup that looks intact among those before `label` or the latest.
-pub fn advised(failure: Failure, shelf: &Shelf, label: Option<&str>) -> Failure {
+/// The failure; its hint names a whole copy of the backup `label`, else the newest backup that looks intact among those
+/// before it, or before the latest.
+pub fn advised(failure: Failure, shelf: &Shelf, label: Option<&str>, context: &Context) -> Failure {
+    if let Some(label) = label
+        && let Some(target) = elsewhere::copy_of(shelf, label, context)
+    {
+        let args = std::env::args_os().skip(1);
+        let command = with_target(with_label(args, label).into_iter(), &target);
+        let hint =
+            format!("target {target} has a copy of it that nothing found damaged: {command}");
+        return Failure { hint, ..failure };
+    }
     match shelf.sound_before(label) {
         Ok(Some(older)) => Failure {
             hint: hint(&older),
@@ -34,7 +44,7 @@ pub fn advised_of(
     let target = devices::target_of(context, options.media.target.as_deref(), database);
     let shelf = target.and_then(|target| devices::shelf(context, &target, database));
     match shelf {
-        Ok(shelf) => advised(failure, &shelf, Some(label)),
+        Ok(shelf) => advised(failure, &shelf, Some(label), context),
         Err(_) => failure,
     }
 }

@@ -215,8 +215,9 @@ impl LogVerification<'_, '_> {
             return Ok(());
         };
         let mut good = 0;
-        let before_it = self.found.damaged_segments.len();
+        let mut lost: Vec<SegmentName> = Vec::new();
         for name in &names {
+            let before_it = self.found.damaged_segments.len();
             if self.cancel.load(Ordering::Relaxed) {
                 self.found.was_interrupted = true;
                 return Ok(());
@@ -242,6 +243,9 @@ impl LogVerification<'_, '_> {
                 ) => self.found.closed_segments.push(told(&error)),
                 Err(error) => return Err(error.into()),
             }
+            if self.found.damaged_segments.len() > before_it {
+                lost.push(*name);
+            }
         }
         let span = Span {
             first: before.unwrap_or(*first),
@@ -250,7 +254,6 @@ impl LogVerification<'_, '_> {
         };
         let broken = self.archive.broken_links(&span)?;
         let is_sound = good == names.len() && broken.is_empty();
-        let is_unsound = self.found.damaged_segments.len() > before_it || !broken.is_empty();
         self.found.verified_count += good as u64;
         self.found
             .broken_segments
@@ -260,12 +263,13 @@ impl LogVerification<'_, '_> {
         } else {
             self.good = None;
         }
-        if is_unsound {
-            let lost = UnsoundWal {
-                first: *first,
-                last: *last,
-                by: self.ledger.now(),
-            };
+        lost.extend(broken.iter().filter_map(|error| match error {
+            Error::BrokenLink { name, .. } => Some(*name),
+            _ => None,
+        }));
+        for (first, last) in stretches(lost, self.size) {
+            let by = self.ledger.now();
+            let lost = UnsoundWal { first, last, by };
             self.ledger.add(|news| news.unsound.push(lost));
         }
         Ok(())
@@ -296,6 +300,20 @@ impl LogVerification<'_, '_> {
     }
 }
 
+/// The first and the last of each stretch of consecutive segments.
+fn stretches(mut names: Vec<SegmentName>, size: SegmentSize) -> Vec<(SegmentName, SegmentName)> {
+    names.sort_unstable();
+    names.dedup();
+    let mut found: Vec<(SegmentName, SegmentName)> = Vec::new();
+    for name in names {
+        match found.last_mut() {
+            Some((_, last)) if last.next(size) == name => *last = name,
+            _ => found.push((name, name)),
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -324,5 +342,14 @@ mod tests {
         for imprints in [&[][..], &[7], &[7, 8, 9]] {
             assert_eq!(of(name(1), name(2), imprints), []);
         }
+    }
+
+    #[test]
+    fn only_consecutive_segments_are_one_stretch() {
+        let name = |n: u32| format!("0000000100000000{n:08X}").parse().unwrap();
+        let size = SegmentSize::new(16 << 20).unwrap();
+        let found = stretches([9, 4, 3, 7, 3].map(name).to_vec(), size);
+        let expected = [(3, 4), (7, 7), (9, 9)].map(|(first, last)| (name(first), name(last)));
+        assert_eq!(found, expected);
     }
 }

@@ -4,13 +4,13 @@
 //! - Nothing is changed.
 //! - A gap is shown as a second run of the same timeline, with exit code 5; an archive that refuses another branch's
 //!   WAL is code 5, too.
-//! - --verify reads everything and answers with exit code 1 for damage. A segment that retention removed meanwhile is
-//!   no damage.
+//! - --verify reads everything. Damage is exit code 1, as is a segment that a look shows to be of no use, without
+//!   --verify, too: it is in no run. A segment that retention removed meanwhile is no damage.
 //!
 //! Leaves to others: finding runs and checking (`longshore-wal`).
 
 use longshore_pg::wal::WalName;
-use longshore_wal::{Error, Run, WalArchive};
+use longshore_wal::{Error, Lost, Run, WalArchive};
 use serde::Serialize;
 
 use crate::commands::archive::ArchiveLocation;
@@ -60,7 +60,16 @@ pub fn run(options: &WalList, context: &Context) -> Result<Exit, Failure> {
         true => archive.with_keyring(&keyring(context, &options.keys)?),
         false => archive,
     };
-    let runs = archive.runs()?;
+    let unusable = archive.unusable()?;
+    let mut lost = Lost::default();
+    for segment in &unusable {
+        let what = format!("{} {}", segment.path.display(), segment.what);
+        context.output.warn(&format!(
+            "{what}: no recovery crosses it; take the file from a copy of the archive, or make a full backup"
+        ));
+        lost.add(segment.name, segment.name);
+    }
+    let runs = archive.runs_without(&lost)?;
     let histories = archive.histories()?;
     let gaps = gaps(&runs);
     let (damaged, broken) = match options.verify {
@@ -70,6 +79,8 @@ pub fn run(options: &WalList, context: &Context) -> Result<Exit, Failure> {
         ),
         false => (Vec::new(), Vec::new()),
     };
+    let looked = unusable.iter().map(|segment| segment.name.to_string());
+    let damaged: Vec<String> = looked.chain(damaged).collect();
     let refused = archive.refused_now();
     let refused = refused.map(|refused| refused.warning(archive.path()));
     let exit = match damaged.is_empty() && broken.is_empty() {
