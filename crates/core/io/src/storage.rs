@@ -168,6 +168,17 @@ pub trait DirRead {
     /// write to it. On a network file system, and on FUSE, programs may use another machine or another mount, which
     /// the system cannot detect. An empty name asks for the files in this directory.
     fn keeps_locks(&self, name: &Path) -> io::Result<bool>;
+
+    /// Marks this directory, without writing to it, as one whose tree is being read, until the answer is dropped. Any number
+    /// of readers can mark it at one time. Other machines may not see the mark.
+    fn mark_read(&self) -> io::Result<Box<dyn Send + Sync>> {
+        Ok(Box::new(()))
+    }
+
+    /// Whether a reader, also of this process, has marked this directory.
+    fn is_marked_read(&self) -> io::Result<bool> {
+        Ok(false)
+    }
 }
 
 /// The identity of the file, and of the mount, behind a name. Both defaults know less than Linux can tell.

@@ -65,6 +65,16 @@ pub enum ClusterError {
     #[error("{} is not empty, and --replace removes nothing but the cluster of the set: {what}", path.display())]
     NotReplaced { path: PathBuf, what: String },
 
+    #[error("{} has another cluster: its system identifier is {found}, the set's is {system}", path.display())]
+    Another {
+        path: PathBuf,
+        found: u64,
+        system: u64,
+    },
+
+    #[error("{} is not empty and is no data directory of PostgreSQL", path.display())]
+    NoDataDirectory { path: PathBuf },
+
     #[error("the set is consistent from {reached} on, and the target {target} is before that")]
     TargetTooEarly { target: String, reached: String },
 
@@ -183,8 +193,10 @@ impl ClusterError {
             ClusterError::Foreign { .. } => {
                 "check --to and --tablespace-map; restore elsewhere, or use --replace instead of --delta"
             }
-            ClusterError::NotReplaced { .. } => {
-                "restore elsewhere; or if --to is right, move what is there away (mv), and leave out --replace"
+            ClusterError::Another { .. }
+            | ClusterError::NoDataDirectory { .. }
+            | ClusterError::NotReplaced { .. } => {
+                "restore to another directory, or move this one away first: mv DIR DIR.old"
             }
             ClusterError::TargetTooEarly { .. } => {
                 "leave out --position, so that the restore chooses the set, or choose an older one"

@@ -57,6 +57,10 @@ pub enum Error {
     #[error("another restore into {} is running", path.display())]
     TargetBusy { path: PathBuf },
 
+    /// The backup would have some names of before the restore, and others of after it.
+    #[error("a backup of {} is running", path.display())]
+    TargetRead { path: PathBuf },
+
     /// Commits of the programs that use it would be lost.
     #[error("the database {} is in use: {how}", path.display())]
     DatabaseInUse { path: PathBuf, how: &'static str },
@@ -95,6 +99,7 @@ impl Error {
             | Error::TargetTaken { .. }
             | Error::KilledRestore { .. } => Some(3142),
             Error::TargetBusy { .. }
+            | Error::TargetRead { .. }
             | Error::DatabaseInUse { .. }
             | Error::DatabaseLinked { .. }
             | Error::DatabaseUseUnknown { .. } => Some(3101),
@@ -102,7 +107,11 @@ impl Error {
             Error::BadMove { .. }
             | Error::TargetKept { .. }
             | Error::Mounted { .. }
-            | Error::ForeignLog { .. } => Some(3156),
+            | Error::ForeignLog { .. }
+            | Error::Cluster(
+                ClusterError::NoDataDirectory { .. } | ClusterError::NotReplaced { .. },
+            ) => Some(3156),
+            Error::Cluster(ClusterError::Another { .. }) => Some(1834),
             Error::Media(e) => e.number(),
             Error::Cluster(ClusterError::Running { .. }) => Some(3101),
             Error::Cluster(ClusterError::NotHeld { .. }) => Some(3117),
@@ -139,6 +148,9 @@ impl Error {
             }
             Error::TargetBusy { .. } => {
                 "wait until it ends (one that died on another machine or mount counts as running for 15 minutes), or restore elsewhere"
+            }
+            Error::TargetRead { .. } => {
+                "wait until the backup has ended, end it, or restore elsewhere"
             }
             Error::DatabaseInUse { .. } => {
                 "stop the programs that use it (fuser FILE names them), restore elsewhere, or give up their commits with --replace-in-use"

@@ -43,7 +43,7 @@ pub use options::{ClusterOptions, DatabaseChoice, RecoverySettings, SpaceOptions
 pub use path_list::PathList;
 pub use place::{
     DeltaResult, Destination, FilePiece, LOST_AND_FOUND, LostAttributes, ReplacePolicy, Scope,
-    Target,
+    Target, standing,
 };
-pub use protected::{KnownFiles, ProtectedFiles, SET, directory, real};
+pub use protected::{KnownFiles, ProtectedFiles, SET, directory, real, refuse_media};
 pub use survey::{StandingNames, Survey, SurveyedNames};

@@ -18,7 +18,7 @@ use longshore_io::{Dir, File, FileKind, Machine, OpenHow, Reservation, Storage};
 use crate::error::Error;
 
 pub const STAGING: &str = longshore_source::RESTORING;
-pub const LOCK: &str = "lock";
+pub const LOCK: &str = longshore_source::RESTORE_LOCK;
 
 /// A directory to which no other restore writes while this exists.
 pub struct LockedTarget {
@@ -85,6 +85,20 @@ impl LockedTarget {
             left: AtomicBool::new(false),
             made,
         })
+    }
+
+    /// As [`LockedTarget::take`], to replace what is there. Errors: also those of [`refuse_read`].
+    pub fn take_unread(machine: &Machine, path: &Path) -> Result<LockedTarget, Error> {
+        let taken = LockedTarget::take(machine, path)?;
+        match refuse_read(&*machine.storage, path) {
+            Ok(()) => Ok(taken),
+            Err(refused) => {
+                if let Err(error) = taken.clear() {
+                    tracing::warn!(target = %path.display(), %error, "the staging directory could not be removed");
+                }
+                Err(refused)
+            }
+        }
     }
 
     pub fn dir(&self) -> Arc<dyn Dir> {
@@ -166,6 +180,24 @@ fn kept(dir: &dyn Dir, name: &Path) -> std::io::Result<Option<Lock>> {
         }
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e),
         _ => Ok(None),
+    }
+}
+
+/// Refuses to replace names in the directory at `path` while a backup reads it, or a tree around it. Must be called after
+/// the lock was taken: a backup marks what it reads, and then looks for the lock.
+///
+/// Errors: [`Error::TargetRead`].
+pub fn refuse_read(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
+    let real = storage.canonical(path).unwrap_or_else(|_| path.to_owned());
+    let is_read = |place: &&Path| {
+        let dir = storage.dir(place);
+        dir.and_then(|dir| dir.is_marked_read()).unwrap_or(false)
+    };
+    match real.ancestors().find(is_read) {
+        Some(place) => Err(Error::TargetRead {
+            path: place.to_owned(),
+        }),
+        None => Ok(()),
     }
 }
 

@@ -64,6 +64,8 @@ pub struct ClusterOptions {
     pub proof: Option<PathBuf>,
     /// Whether to change an existing data directory of the same cluster in place, writing only the differences.
     pub delta: bool,
+    /// Whether a replaced directory may have another cluster, since the caller knows that it is to go.
+    pub any_system: bool,
     pub databases: DatabaseChoice,
     pub settings: RecoverySettings,
 }

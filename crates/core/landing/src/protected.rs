@@ -6,14 +6,17 @@
 //!   uses them.
 //! - Single files are recognised by device and inode, so another name of a file makes no difference.
 //! - The names of the history's side files are kept even if nothing has them now.
-//! - Replacing a directory is refused if anything below it must stay.
+//! - Replacing a directory is refused if anything below it must stay. Where a directory goes as a whole, unnamed names
+//!   included, every backup medium below it stays.
 //!
 //! Leaves to others: which media and files a run needs (the pipeline), and backups' own targets.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use longshore_io::{Dir, FileKind, Stat, Storage};
+use longshore_io::{Dir, FileKind, OpenHow, Stat, Storage, Via};
+use longshore_media::{Container, DeviceSpec, MediaSet};
 use longshore_repository::Label;
 use longshore_wal::IDENTITY_NAME;
 
@@ -25,6 +28,10 @@ const ARCHIVE: &str = "a WAL archive";
 pub const SET: &str = "a backup at a target";
 const MEDIUM: &str = "media that are being read";
 const OWN: &str = "a file that this program needs";
+const BACKUP: &str = "a backup medium";
+
+/// The bytes at the beginning of a file that tell whether it can be a medium.
+const START_LEN: usize = 64;
 
 /// The description of a directory that must be kept; `None` for others.
 pub fn directory(storage: &dyn Storage, path: &Path) -> Option<&'static str> {
@@ -272,6 +279,46 @@ impl ProtectedFiles {
         }
         Ok(())
     }
+}
+
+/// Refuses a directory at `path` that is to go as a whole if a backup medium is anywhere below it, of this restore or of
+/// another. Links are not followed.
+///
+/// Errors: [`Error::TargetKept`], which names the medium; a directory cannot be listed.
+pub fn refuse_media(storage: &Arc<dyn Storage>, path: &Path) -> Result<(), Error> {
+    // The restore itself reports what cannot be opened.
+    let Ok(dir) = storage.dir(path) else {
+        return Ok(());
+    };
+    // A stack instead of recursion: the tree decides its depth.
+    let mut stack = vec![PathBuf::new()];
+    while let Some(place) = stack.pop() {
+        let below = match place.as_os_str().is_empty() {
+            true => dir.list(),
+            false => dir.dir(&place).and_then(|below| below.list()),
+        };
+        let cannot = at("list", &path.join(&place));
+        for name in below.map_err(&cannot)? {
+            let name = place.join(name.map_err(&cannot)?);
+            match dir.stat(&name).map(|stat| stat.kind) {
+                Ok(FileKind::Dir) => stack.push(name),
+                Ok(FileKind::File) if is_medium(storage, &*dir, path, &name) => {
+                    return Err(refused(&path.join(name), BACKUP));
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the file `name` in `dir`, which is at `path`, is a stripe of backup media. Few files begin as one.
+fn is_medium(storage: &Arc<dyn Storage>, dir: &dyn Dir, path: &Path, name: &Path) -> bool {
+    let mut start = [0; START_LEN];
+    let read = dir.open(name, OpenHow::Read);
+    let read = read.and_then(|file| file.read_full_at(&mut start, 0, Via::Cache));
+    let may_be = read.is_ok_and(|len| Container::detect(&start[..len]).is_some());
+    may_be && MediaSet::label(&*DeviceSpec::File(path.join(name)).open(storage)).is_ok()
 }
 
 fn refused(path: &Path, what: &'static str) -> Error {

@@ -18,7 +18,7 @@ use longshore_media::{EntryKind, SetHeader};
 
 use crate::cluster::{self, NameKind, Outline};
 use crate::error::{Error, at};
-use crate::locked_target::{STAGING, refuse_dead_link};
+use crate::locked_target::{STAGING, refuse_dead_link, refuse_read};
 use crate::mounts::{mounts_below, refuse_mounted};
 use crate::options::ClusterOptions;
 use crate::path_list::PathList;
@@ -93,6 +93,9 @@ impl Survey {
         };
         let storage = &*machine.storage;
         let replace = replacing != ReplacePolicy::No;
+        if replace {
+            refuse_read(storage, path)?;
+        }
         let mounts = mounts_below(storage, path);
         let mut tops = Vec::new();
         for (place, is_file) in names.outermost() {
@@ -164,6 +167,9 @@ impl Survey {
             refuse_running(&**dir, path)?;
             let standing = standing(&**dir, path)?;
             if replace && !options.delta {
+                if !options.any_system {
+                    cluster::refuse_other(&*machine.storage, path, header.log.system)?;
+                }
                 let mounts = mounts_below(&*machine.storage, path);
                 let other = |mount: &&PathBuf| *mount != Path::new(LOST_AND_FOUND);
                 if let Some(mount) = mounts.iter().find(other) {
@@ -177,7 +183,6 @@ impl Survey {
                     return Err(Error::TargetExists { path: path.into() });
                 }
                 (false, true) => {
-                    cluster::refuse_others(&**dir, path, header.log.system)?;
                     survey.swept = Swept::below(&**dir, path, &standing)?;
                 }
                 (false, false) => {}

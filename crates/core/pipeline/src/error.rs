@@ -206,7 +206,10 @@ impl Error {
             }
             Error::Chain(e) => Some(e.number()),
             Error::LogBroken { .. } => Some(4214),
-            Error::Source(longshore_source::Error::InUse { .. }) => Some(3023),
+            Error::Source(
+                longshore_source::Error::InUse { .. }
+                | longshore_source::Error::BeingRestored { .. },
+            ) => Some(3023),
             Error::Changed { .. } | Error::LeftOut { .. } => Some(3043),
             Error::Memory { .. } | Error::Room { .. } | Error::Thread { .. } => Some(701),
             Error::Source(_)

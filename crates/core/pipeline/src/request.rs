@@ -201,6 +201,10 @@ pub struct BackupRequest {
     pub wal_growth_limit_bytes: Option<u64>,
     /// Rely on a SQLite database's locks on any file system: every program that writes to it uses the same mount.
     pub trust_locks: bool,
+    /// Whoever asked for it; `None`: the user of this process.
+    pub user: Option<String>,
+    /// End a backup of files that finds the data directory of a running PostgreSQL server; otherwise it warns.
+    pub refuse_servers: bool,
     pub postgres: Box<PostgresOptions>,
     /// Where the WAL of a PostgreSQL backup must be if it is not part of the set.
     pub wal_proof: Option<Box<WalProof>>,
@@ -239,6 +243,8 @@ impl BackupRequest {
             volume_map: Vec::new(),
             wal_growth_limit_bytes: None,
             trust_locks: false,
+            user: None,
+            refuse_servers: false,
             postgres: Box::default(),
             wal_proof: None,
             offload: Offload::default(),

@@ -41,9 +41,17 @@ pub enum Error {
     #[error("{} is neither a file nor a directory", path.display())]
     NotAFile { path: PathBuf },
 
-    /// A plain path that is the data directory of a running server.
+    /// The data directory of a running server, named as a plain path, or found among files where that is refused.
     #[error("a PostgreSQL server runs in {}, or was killed there: a copy of its files would not be a backup", path.display())]
     RunningServer { path: PathBuf },
+
+    /// Some names of the tree would be the restore's, and others those that it replaces.
+    #[error("a restore into {} is running: a backup would mix files of before and after it", path.display())]
+    BeingRestored { path: PathBuf },
+
+    /// Another directory has the name now, as after a restore.
+    #[error("{} was replaced while it was backed up", path.display())]
+    TreeReplaced { path: PathBuf },
 
     /// Two roots would be restored to the same name.
     #[error("{} and {} would both be backed up as {}", first.display(), second.display(), name.display())]
@@ -260,7 +268,12 @@ impl Error {
             Error::LocksNotKept { .. } => {
                 "run the backup on the machine where the file is on a local disk, with the path that its programs use; if all of them use this mount on this machine, add --trust-locks, or `trust_locks = true` to its [database.NAME]"
             }
-            Error::Replaced { .. } | Error::JournalChanged { .. } => "run the backup again",
+            Error::BeingRestored { .. } => {
+                "wait until the restore has ended, and run the backup again"
+            }
+            Error::Replaced { .. } | Error::TreeReplaced { .. } | Error::JournalChanged { .. } => {
+                "run the backup again"
+            }
             Error::ChangedUnlocked { .. } => {
                 "run the backup as the owner of the database, so that it can lock the database"
             }

@@ -41,7 +41,7 @@ pub use door::{
     LogStart, Source, SourceKind, SourceSummary, Volume,
 };
 pub use error::{BaseRefusal, Error};
-pub use files::RESTORING;
+pub use files::{RESTORE_LOCK, RESTORING};
 pub use options::{PostgresOptions, SourceOptions};
 pub use postgres::{ClosedLog, OwnLog, ServerBranch, close_log, home, identify};
 pub use spec::SourceSpec;
@@ -55,7 +55,7 @@ pub fn open(
     options: &SourceOptions,
 ) -> Result<Box<dyn Source>, Error> {
     match spec {
-        SourceSpec::Files(paths) => Ok(Box::new(files::Files::open(&*storage, paths, options)?)),
+        SourceSpec::Files(paths) => Ok(Box::new(files::Files::open(storage, paths, options)?)),
         SourceSpec::Sqlite(path) => Ok(Box::new(sqlite::Sqlite::open(&*storage, path, options)?)),
         SourceSpec::Postgres(server) => postgres::open(storage, server, options),
     }

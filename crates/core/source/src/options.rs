@@ -20,6 +20,9 @@ pub struct SourceOptions {
     /// Whether to rely on the locks of a SQLite database on any file system: the user guarantees that every program
     /// that writes to it uses the same mount.
     pub trust_locks: bool,
+    /// Whether a file that a PostgreSQL server has in its data directory while it runs ends a backup of files; otherwise it
+    /// is a warning.
+    pub refuse_servers: bool,
     /// Whether a SQLite database without a write-ahead log may be read from a copy that shares its blocks, if the file
     /// system can make one: commits then wait for a moment only. The copy has no name; its inode stays on the source's
     /// file system until the backup ends.
@@ -36,6 +39,7 @@ impl Default for SourceOptions {
             volume_map: Vec::new(),
             wal_growth_limit_bytes: None,
             trust_locks: false,
+            refuse_servers: false,
             reflink: true,
             lock_wait: Duration::from_secs(30),
             postgres: PostgresOptions::default(),

@@ -226,6 +226,7 @@ fn timeline(text: &str) -> Result<TimelineChoice, String> {
 impl ClusterArgs {
     pub fn lower(&self) -> ClusterOptions {
         ClusterOptions {
+            any_system: false,
             spaces: SpaceOptions {
                 map: self
                     .tablespace_map

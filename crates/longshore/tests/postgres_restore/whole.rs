@@ -7,7 +7,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use longshore_kit::{Stop, installations};
+use longshore_kit::{Options, Server, Stop, installations};
 
 use crate::common::{answer, text};
 use crate::stage::{Stage, check, dump, judged, refused, same, succeed};
@@ -132,8 +132,8 @@ fn a_directory_in_use_is_refused_and_an_old_one_replaced_as_a_whole() {
     }
 }
 
-/// Goal: --replace takes nothing away but the set's own cluster, whatever --to names by mistake, and its dry run says how
-/// much goes.
+/// Goal: --replace takes nothing away but the set's own cluster, or one in which no server has made anything, whatever --to names by
+/// mistake, and its dry run says how much goes.
 #[test]
 fn replace_removes_the_cluster_of_the_set_and_nothing_else() {
     let Some(installation) = installations().pop() else {
@@ -141,30 +141,37 @@ fn replace_removes_the_cluster_of_the_set_and_nothing_else() {
     };
     let stage = Stage::new(&installation, &[]);
     let media = stage.back_up("full", &[]);
-    let papers = stage.path("papers");
-    std::fs::create_dir_all(papers.join("below")).unwrap();
-    std::fs::write(papers.join("below/letter"), "kept").unwrap();
-    // Another cluster's directory: servers of one shape have one system identifier.
-    let options = longshore_kit::Options {
-        group_access: true,
-        ..Default::default()
-    };
-    let other = Stage::with(&installation, options);
+    let other = Stage::new(&installation, &[]);
     other.server.stop(Stop::Fast);
-    let theirs = other.server.data_dir().to_owned();
+    let vault = stage.path("vault");
+    std::fs::create_dir_all(vault.join("sub")).unwrap();
+    std::fs::write(vault.join("notes.txt"), "kept").unwrap();
+    // A name of data directories makes none.
+    let full = stage.path("full-of-backups");
+    std::fs::create_dir_all(full.join("base")).unwrap();
+    std::fs::copy(&media[0], full.join("monday.bak")).unwrap();
+    let theirs = other.server.data_dir();
     for (to, why) in [
-        (&papers, "it has no PG_VERSION"),
-        (&theirs, "it belongs to system"),
+        (theirs, "its system identifier is"),
+        (&*vault, "is no data directory of PostgreSQL"),
+        (&*full, "is no data directory of PostgreSQL"),
     ] {
         for more in [&["--replace", "--dry-run"][..], &["--replace"]] {
             let said = refused(stage.restore(&media, to).args(more));
-            assert!(said.contains(why), "{said}");
-            assert!(said.contains("restore elsewhere"), "{said}");
+            assert!(said.contains(why) && said.contains("hint:"), "{said}");
         }
     }
-    let letter = std::fs::read_to_string(papers.join("below/letter"));
-    assert_eq!(letter.unwrap(), "kept");
+    assert!(vault.join("notes.txt").exists() && full.join("monday.bak").exists());
     other.server.start();
+    assert_eq!(other.server.psql("select count(*) from small"), "20000");
+
+    // A machine that is made again has a new cluster there.
+    let empty = Server::create(&installation, Options::default());
+    succeed(stage.restore(&media, empty.data_dir()).arg("--replace"));
+    let server = stage.adopt(empty.data_dir());
+    server.start();
+    assert_eq!(server.psql("select count(*) from small"), "20000");
+
     let (data, server) = stage.restored(&media, "data", &[]);
     server.stop(Stop::Fast);
     std::fs::write(data.join("extra"), [7; 1000]).unwrap();

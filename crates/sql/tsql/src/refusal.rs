@@ -55,6 +55,14 @@ pub fn of(error: &Error) -> Vec<Message> {
             with_own(message::NO_MEMORY.plain(), error)
         }
         Error::LogBroken { .. } => with_own(message::NO_CURRENT_BACKUP.plain(), error),
+        Error::Source(longshore_pipeline::SourceError::RunningServer { .. }) => vec![own(
+            error,
+            "configure the server as a database of its own (url = \"postgres://…\") and back that up, or stop it first; if none \
+             runs, remove its postmaster.pid",
+        )],
+        Error::Source(longshore_pipeline::SourceError::BeingRestored { .. }) => {
+            with_own(message::SERIALIZED.plain(), error)
+        }
         Error::Source(longshore_pipeline::SourceError::InUse { .. }) => {
             vec![message::SERIALIZED.plain()]
         }
@@ -95,13 +103,15 @@ fn landing(refused: &LandingError, error: &Error) -> Vec<Message> {
             vec![message::FILE_EXISTS.with(&[&path, &path])]
         }
         LandingError::TargetBusy { .. } => vec![message::EXCLUSIVE_ACCESS.plain()],
+        LandingError::TargetRead { .. } => with_own(message::EXCLUSIVE_ACCESS.plain(), error),
         LandingError::KilledRestore { path, .. } => {
             let path = path.display();
             with_own(message::FILE_EXISTS.with(&[&path, &path]), error)
         }
         LandingError::TargetKept { path, .. }
         | LandingError::Mounted { path }
-        | LandingError::ForeignLog { path, .. } => {
+        | LandingError::ForeignLog { path, .. }
+        | LandingError::Cluster(ClusterError::NoDataDirectory { path }) => {
             let path = path.display();
             with_own(message::CANNOT_RESTORE_TO.with(&[&path, &path]), error)
         }
@@ -119,6 +129,11 @@ fn landing(refused: &LandingError, error: &Error) -> Vec<Message> {
         }
         LandingError::Cluster(ClusterError::Running { .. }) => {
             with_own(message::EXCLUSIVE_ACCESS.plain(), error)
+        }
+        LandingError::Cluster(ClusterError::Another { path, found, .. }) => {
+            let path = path.display();
+            let owner = format!("PostgreSQL in {path}, system {found}");
+            with_own(message::FILE_IN_USE.with(&[&path, &owner]), error)
         }
         LandingError::Cluster(ClusterError::NotHeld { .. }) => {
             with_own(message::NOT_READY_TO_ROLL.plain(), error)
@@ -431,6 +446,14 @@ mod tests {
             Error::Landing(LandingError::Cluster(ClusterError::NotHeld {
                 path: path(),
                 what: "no".into(),
+            })),
+            Error::Landing(LandingError::Cluster(ClusterError::NoDataDirectory {
+                path: path(),
+            })),
+            Error::Landing(LandingError::Cluster(ClusterError::Another {
+                path: path(),
+                found: 1,
+                system: 2,
             })),
             Error::Landing(LandingError::Cluster(ClusterError::Running {
                 path: path(),

@@ -598,3 +598,45 @@ fn xp_delete_file_leaves_sets_of_targets_and_takes_no_unset_date() {
     run(&mut session, &clean(&root, "'2099-01-01'"));
     assert!(!stage.path("a.bak").exists());
 }
+
+/// Goal: no backup goes with the data directory that is replaced, also if it is the same cluster's.
+#[test]
+fn a_cluster_replaces_no_directory_in_which_backups_are() {
+    let stage = Stage::new();
+    cluster::full(&stage.path("full.bak"));
+    let same = stage.path("same");
+    fs::create_dir_all(same.join("global")).unwrap();
+    fs::write(same.join("PG_VERSION"), "17").unwrap();
+    fs::write(same.join("global/pg_control"), cluster::control()).unwrap();
+    tree(&same, "kept");
+    let kept = same.join("backups/copy.bak");
+    fs::create_dir(same.join("backups")).unwrap();
+    fs::copy(stage.path("full.bak"), &kept).unwrap();
+    let mut session = stage.session();
+    for with in ["REPLACE", "REPLACE, NORECOVERY"] {
+        let batch = format!(
+            "RESTORE DATABASE copy FROM DISK = 'full.bak' WITH MOVE 'main' TO 'same', {with}"
+        );
+        assert_eq!(refused(&mut session, &batch)[0], 3156, "{batch}");
+        assert_eq!(note(&same), "kept");
+        assert!(kept.exists());
+    }
+}
+
+/// Goal: a directory that a tree replaces takes no backups with it.
+#[test]
+fn a_tree_replaces_no_directory_in_which_backups_are() {
+    let stage = Stage::new();
+    cluster::docs(&stage.path("docs.bak"), "elsewhere", "files:/docs", "new");
+    fs::create_dir_all(stage.path("to/more/deep")).unwrap();
+    let kept = stage.path("to/more/deep/copy.bak");
+    fs::copy(stage.path("docs.bak"), &kept).unwrap();
+    let mut session = stage.session();
+    let batch = "RESTORE DATABASE copy FROM DISK = 'docs.bak' WITH MOVE 'docs' TO 'to', REPLACE";
+    assert_eq!(refused(&mut session, batch)[0], 3156);
+    assert!(kept.exists());
+    fs::remove_file(&kept).unwrap();
+    let back = run(&mut session, batch);
+    assert_eq!(numbers(&back).last(), Some(&3014), "{:?}", said(&back));
+    assert_eq!(note(&stage.path("to")), "new");
+}

@@ -27,10 +27,13 @@ use super::beneath::{self, At};
 use super::claims;
 use super::file::HostFile;
 use super::stat::{birth_of, stat_from};
-use super::{gift, keeps_locks, xattrs};
+use super::{gift, keeps_locks, record_lock, xattrs};
 use crate::names;
 use crate::storage::{Attributes, Dir, File, OpenHow, Stat};
 use crate::xattr::{Xattr, Xattrs};
+
+/// The byte of a directory that whoever reads its tree locks. It does not exist, and no other program has a use for it.
+const READ_MARK: std::ops::Range<u64> = 0x4c4f_4e47_5348..0x4c4f_4e47_5349;
 
 #[derive(Debug)]
 pub(super) struct HostDir {
@@ -64,6 +67,12 @@ impl HostDir {
             Mode::empty(),
             self.walk,
         )?)
+    }
+
+    /// The same directory, opened once more: a lock belongs to an open directory, and this one has many users.
+    fn again(&self) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat(&self.fd, ".", flags, Mode::empty())?)
     }
 
     fn statx(&self, name: &Path, what: StatxFlags) -> io::Result<rustix::fs::Statx> {
@@ -188,6 +197,17 @@ impl DirRead for HostDir {
         let dir = self.fd.as_fd();
         let named = beneath::open(dir, &name, OFlags::PATH, Mode::empty(), self.walk)?;
         keeps_locks::keeps_locks(named)
+    }
+
+    fn mark_read(&self) -> io::Result<Box<dyn Send + Sync>> {
+        let own = self.again()?;
+        record_lock::set(&own, READ_MARK, libc::F_RDLCK)?;
+        Ok(Box::new(own))
+    }
+
+    fn is_marked_read(&self) -> io::Result<bool> {
+        // A write lock conflicts with every reader's. It is asked for only: a directory cannot be opened to take one.
+        record_lock::conflicts(self.again()?, READ_MARK, libc::F_WRLCK)
     }
 }
 

@@ -24,6 +24,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use super::cached;
 use super::claims::{self, Id};
 use super::gift;
+use super::record_lock;
 use super::stat::stat_from;
 use crate::storage::{File, OpenHow, Stat, Via};
 
@@ -168,25 +169,6 @@ impl HostFile {
             }
         }
         Ok(done)
-    }
-
-    /// A lock that belongs to the open file, not to the process.
-    fn lock_range(&self, range: Range<u64>, kind: libc::c_int) -> io::Result<()> {
-        let number = |n: u64| libc::off_t::try_from(n).map_err(|_| io::Error::from(Errno::INVAL));
-        let len = range.end.saturating_sub(range.start);
-        // SAFETY: `zeroed` demands a type for which zeros are valid: a structure of integers.
-        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-        lock.l_type = kind as libc::c_short;
-        lock.l_whence = libc::SEEK_SET as libc::c_short;
-        lock.l_start = number(range.start)?;
-        lock.l_len = number(len)?;
-        // SAFETY: fcntl demands an open descriptor and a lock to read: the structure outlives the call.
-        let done =
-            unsafe { libc::fcntl(self.fd().as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
-        match done {
-            -1 => Err(io::Error::last_os_error()),
-            _ => Ok(()),
-        }
     }
 
     fn fallocate(&self, flags: FallocateFlags, range: Range<u64>) -> io::Result<()> {
@@ -417,14 +399,14 @@ impl FileLock for HostFile {
             true => libc::F_WRLCK,
             false => libc::F_RDLCK,
         };
-        match self.lock_range(range, kind) {
+        match record_lock::set(self.fd(), range, kind) {
             Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
             locked => locked.map(|()| true),
         }
     }
 
     fn unlock_range(&self, range: Range<u64>) -> io::Result<()> {
-        self.lock_range(range, libc::F_UNLCK)
+        record_lock::set(self.fd(), range, libc::F_UNLCK)
     }
 
     /// The kernel grants a write lease only on a file that has no other handle.

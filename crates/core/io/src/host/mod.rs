@@ -22,6 +22,7 @@ mod file;
 mod gift;
 mod keeps_locks;
 mod named;
+mod record_lock;
 mod stat;
 mod xattrs;
 

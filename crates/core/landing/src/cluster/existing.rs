@@ -1,20 +1,23 @@
-//! The cluster in the directory that a restore changes: whose it is, and where its links say that its tablespaces are.
+//! The cluster in the directory that a restore changes or replaces: whose it is, and where its links say that its
+//! tablespaces are.
 //!
 //! Such a link proves nothing: a copied data directory has the links of its origin. It is shown to the operator, who
 //! decides.
 
+use std::ffi::OsString;
 use std::path::Path;
 
-use longshore_io::{Dir, Machine, OpenHow, Via};
+use longshore_io::{Dir, Machine, OpenHow, Storage, Via};
 use longshore_pg::{CONTROL_FILE_LEN, Control};
 
 use super::held_cluster::CONTROL_HELD;
-use super::outline::{self, CONTROL};
+use super::outline::{self, CONTROL, LINKS};
 use super::spaces::Places;
 use crate::cluster_error::ClusterError;
 use crate::error::{Error, at};
 use crate::locked_target::STAGING;
 use crate::place::{DELTA, standing};
+use crate::tree::is_absent;
 
 /// Longest text of a delta's note, in bytes.
 const NOTE_MAX: usize = 32;
@@ -50,37 +53,82 @@ pub fn prove(dir: &dyn Dir, path: &Path, system: u64) -> Result<(), Error> {
     }
 }
 
-/// Refuses to replace what is in the data directory `dir` at `path`, unless it is the cluster `system`, held or not, or an
-/// interrupted restore.
+/// The first OID that a server gives away (`FirstNormalObjectId`). Files with lower numbers are `initdb`'s.
+const FIRST_GIVEN: u64 = 16_384;
+
+/// Refuses to replace the directory at `path` as a whole, unless it is the cluster `system`, held or not, an interrupted restore, or another
+/// cluster in which no server has made anything. What `initdb` made may go: machines that are made again have a new cluster in the directory.
 ///
-/// Errors: `NotReplaced`, `Io`.
-pub fn refuse_others(dir: &dyn Dir, path: &Path, system: u64) -> Result<(), Error> {
+/// Errors: [`ClusterError::NoDataDirectory`], [`ClusterError::NotReplaced`], [`ClusterError::Another`], `Io`.
+pub fn refuse_other(storage: &dyn Storage, path: &Path, system: u64) -> Result<(), Error> {
+    // The restore itself reports what cannot be opened.
+    let Ok(dir) = storage.dir(path) else {
+        return Ok(());
+    };
+    let dir = &*dir;
     if standing(dir, path)?.is_empty() || dir.stat(Path::new(STAGING)).is_ok() {
         return Ok(());
     }
+    if read(dir, path, Path::new(VERSION), NOTE_MAX)?.is_none() {
+        let path = path.to_owned();
+        return Err(ClusterError::NoDataDirectory { path }.into());
+    }
     let not_replaced = |what: String| {
         let path = path.to_owned();
-        Err(ClusterError::NotReplaced { path, what }.into())
+        Error::from(ClusterError::NotReplaced { path, what })
     };
-    if read(dir, path, Path::new(VERSION), NOTE_MAX)?.is_none() {
-        return not_replaced(format!("it has no {VERSION}, so it is no data directory"));
-    }
     let mut controls = [CONTROL, CONTROL_HELD].into_iter();
     let control = controls.find_map(|name| {
         let found = read(dir, path, Path::new(name), CONTROL_FILE_LEN);
         found.transpose()
     });
     let Some(control) = control.transpose()? else {
-        return not_replaced(format!("it has no {CONTROL}, so nothing says whose it is"));
+        return Err(not_replaced(format!(
+            "it has no {CONTROL}, so nothing says whose it is"
+        )));
     };
-    match Control::parse(&control) {
-        Ok(control) if control.system == system => Ok(()),
-        Ok(control) => not_replaced(format!(
-            "it belongs to system {}, the set to {system}",
-            control.system
-        )),
-        Err(e) => not_replaced(e.to_string()),
+    let found = Control::parse(&control)
+        .map_err(|e| not_replaced(e.to_string()))?
+        .system;
+    if found != system && is_used(dir).map_err(at("list", path))? {
+        let path = path.to_owned();
+        return Err(ClusterError::Another {
+            path,
+            found,
+            system,
+        }
+        .into());
     }
+    Ok(())
+}
+
+/// Whether a server has made something in the cluster: a database, a tablespace, or a file of either.
+fn is_used(dir: &dyn Dir) -> std::io::Result<bool> {
+    let names = |place: &Path| -> std::io::Result<Vec<OsString>> {
+        match dir.dir(place).and_then(|below| below.list()) {
+            Err(e) if is_absent(&e) => Ok(Vec::new()),
+            names => names?.collect(),
+        }
+    };
+    let is_given = |name: &OsString| {
+        let name = name.to_string_lossy();
+        let digits = name
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(name.len());
+        name[..digits]
+            .parse()
+            .is_ok_and(|oid: u64| oid >= FIRST_GIVEN)
+    };
+    if !names(Path::new(LINKS))?.is_empty() {
+        return Ok(true);
+    }
+    let base = Path::new("base");
+    for database in names(base)? {
+        if is_given(&database) || names(&base.join(&database))?.iter().any(is_given) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Where the links of the cluster `system` at `path` lead, for the tablespaces of `stored`; none if another cluster is

@@ -199,7 +199,7 @@ impl InPlace {
         is_data: bool,
         attributes: bool,
     ) -> Result<InPlace, Error> {
-        let ground = LockedTarget::take(machine, path)?;
+        let ground = LockedTarget::take_unread(machine, path)?;
         Ok(InPlace {
             dir: ground.dir(),
             path: path.to_owned(),

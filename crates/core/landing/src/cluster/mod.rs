@@ -52,7 +52,7 @@ use crate::place::{
 use crate::running::refuse_running;
 use checksums::Checksums;
 pub use configuration::{RestoredConfiguration, restored_configuration};
-pub use existing::{prove, refuse_others};
+pub use existing::{prove, refuse_other};
 pub use held_cluster::{HeldCluster, HeldLock};
 use in_place::InPlace;
 pub use in_place::{refuse_foreign_space, refuse_mounts};
@@ -136,8 +136,8 @@ impl Cluster {
                 in_place(machine, path, header, &places, outline)?
             }
             (false, _) => {
-                if let (true, Ok(dir)) = (replace, machine.storage.dir(path)) {
-                    refuse_others(&*dir, path, header.log.system)?;
+                if replace && !options.any_system {
+                    refuse_other(&*machine.storage, path, header.log.system)?;
                 }
                 staged(machine, path, replace, &places)?
             }

@@ -18,7 +18,7 @@ use longshore_media::{Entry, EntryKind, Item, MediaSet};
 use crate::error::Error;
 
 /// The directory with a link for every tablespace, named by its OID.
-const LINKS: &str = "pg_tblspc";
+pub const LINKS: &str = "pg_tblspc";
 /// Without this file no server starts.
 pub const CONTROL: &str = "global/pg_control";
 

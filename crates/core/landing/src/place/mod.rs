@@ -63,7 +63,7 @@ pub use self::swap::{check_above, refuse_foreign_log};
 pub use self::watch::{EACH_MAX, OpenFiles};
 use crate::error::Error;
 use crate::files::files_of;
-use crate::locked_target::{LockedTarget, STAGING};
+use crate::locked_target::{LockedTarget, STAGING, refuse_read};
 use crate::mounts::{mounts_below, refuse_mounted};
 use crate::moves::{check_moves, may_be_log, moved, place_of};
 use crate::protected::ProtectedFiles;
@@ -154,7 +154,12 @@ impl Target {
         moves: &[(PathBuf, PathBuf)],
     ) -> Result<Target, Error> {
         check_moves(moves)?;
-        let ground = LockedTarget::take(machine, path)?;
+        let ground = match replacing {
+            ReplacePolicy::No => LockedTarget::take(machine, path)?,
+            ReplacePolicy::Unused | ReplacePolicy::Anything => {
+                LockedTarget::take_unread(machine, path)?
+            }
+        };
         let dir = ground.dir();
         if let (Scope::Names { .. }, true) = (scope, replacing != ReplacePolicy::No) {
             refuse_running(&*dir, path)?;
@@ -655,6 +660,9 @@ impl RootSwitch for Target {
 
     fn move_in(&mut self, closed: &LateAttributes) -> Result<(), Error> {
         self.ground.check()?;
+        if self.replacing != ReplacePolicy::No {
+            refuse_read(&*self.storage, &self.path)?;
+        }
         if self.switches_names() {
             let result = self.switch_names(closed);
             if result.is_err()

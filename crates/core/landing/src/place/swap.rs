@@ -201,10 +201,26 @@ impl Target {
         Ok(())
     }
 
+    /// Refuses to displace a directory that a backup reads.
+    fn refuse_read_places(&self, groups: &[FileGroup]) -> Result<(), Error> {
+        for group in groups
+            .iter()
+            .filter(|_| self.replacing != ReplacePolicy::No)
+        {
+            let dir = self.dir.dir(&group.main);
+            if dir.and_then(|dir| dir.is_marked_read()).unwrap_or(false) {
+                let path = self.path.join(&group.main);
+                return Err(Error::TargetRead { path });
+            }
+        }
+        Ok(())
+    }
+
     /// Gives every staged name its place. If that fails, the caller puts everything back.
     pub(super) fn switch_names(&mut self, closed: &LateAttributes) -> Result<(), Error> {
         let (groups, arrivals) = self.groups()?;
         self.check_groups(&groups)?;
+        self.refuse_read_places(&groups)?;
         write(&*self.dir, &arrivals).map_err(self.at("write", &Path::new(STAGING).join(MOVING)))?;
         for group in &groups {
             self.make_way(group)?;

@@ -148,6 +148,7 @@ fn source_options(request: &BackupRequest) -> SourceOptions {
         volume_map: request.volume_map.clone(),
         wal_growth_limit_bytes: request.wal_growth_limit_bytes,
         trust_locks: request.trust_locks,
+        refuse_servers: request.refuse_servers,
         postgres: PostgresOptions {
             // Other algorithms have no use for them.
             layouts: request.algorithm == Algorithm::Pages,

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use longshore_landing::{
     Cluster, ClusterError, Destination, Error as LandingError, KnownFiles, Outline, PathList,
     ProtectedFiles, ReplacePolicy, Scope, StandingNames, Survey, SurveyedNames, Target,
-    check_moves, chosen_entry, may_be_log, moved, place_of,
+    check_moves, chosen_entry, may_be_log, moved, place_of, refuse_media,
 };
 use longshore_media::{BackupType, DeviceSpec, Entry, Item, MediaSet, SetHeader, SetTrailer};
 use longshore_source::SourceKind;
@@ -262,5 +262,5 @@ fn check_standing(context: &RunContext, kept: &ProtectedFiles, target: &Path) ->
     for name in dir.list().map_err(&cannot)? {
         kept.check_replaced(&*dir, target, Path::new(&name.map_err(&cannot)?))?;
     }
-    Ok(())
+    Ok(refuse_media(&context.storage, target)?)
 }

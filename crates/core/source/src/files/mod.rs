@@ -11,6 +11,8 @@
 //! - Descriptors: two per level of the deepest path being walked, and one or two per file being read.
 //! - Memory: a path per level, and up to 32 MiB per volume for files with several names. Beyond that, such files are
 //!   backed up once per name.
+//! - No tree is backed up while a restore changes it: the roots are marked, restores look for the mark, and a restore's lock
+//!   anywhere in the tree ends the backup.
 //! - A file has exactly the length it was listed with. Its content reports whether it changed; directories that vanish
 //!   and special files are reported at the end.
 //!
@@ -21,32 +23,37 @@ mod content;
 mod roots;
 mod walk;
 
-pub use roots::RESTORING;
+pub use roots::{RESTORE_LOCK, RESTORING};
 
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use longshore_io::Storage;
 use parking_lot::Mutex;
 
 use crate::tally::{SPECIAL_LEFT_OUT, Tally};
 use crate::{Description, Entry, Error, Source, SourceKind, SourceOptions, SourceSummary};
+use roots::Root;
 use walk::{Notes, Walk};
 
 pub(crate) struct Files {
+    storage: Arc<dyn Storage>,
     description: Description,
+    /// The roots that are directories.
+    trees: Vec<Arc<Root>>,
     walks: Vec<Mutex<Walk>>,
 }
 
 impl Files {
     pub(crate) fn open(
-        storage: &dyn Storage,
+        storage: Arc<dyn Storage>,
         paths: &[PathBuf],
         options: &SourceOptions,
     ) -> Result<Self, Error> {
-        let plan = roots::plan(storage, paths, &options.volume_map)?;
+        let plan = roots::plan(&*storage, paths, &options.volume_map)?;
         let description = Description {
             kind: SourceKind::Files,
             database: options.database.clone().unwrap_or(plan.name),
@@ -61,16 +68,25 @@ impl Files {
             differing: None,
             layouts: None,
             server_started_us: None,
-            trees: plan.trees,
+            trees: plan
+                .trees
+                .iter()
+                .map(|root| root.host_path(Path::new("")))
+                .collect(),
             volumes: plan.volumes,
             notices: Vec::new(),
         };
         let walks = plan
             .starts
             .into_iter()
-            .map(|starts| Mutex::new(Walk::new(starts)))
+            .map(|starts| Mutex::new(Walk::new(starts, options.refuse_servers)))
             .collect();
-        Ok(Self { description, walks })
+        Ok(Self {
+            storage,
+            description,
+            trees: plan.trees,
+            walks,
+        })
     }
 }
 
@@ -87,6 +103,9 @@ impl Source for Files {
     }
 
     fn finish(self: Box<Self>) -> Result<SourceSummary, Error> {
+        for tree in &self.trees {
+            tree.check_named(&*self.storage)?;
+        }
         let (mut all, mut databases) = (Notes::default(), Tally::default());
         for walk in self.walks {
             let walk = walk.into_inner();

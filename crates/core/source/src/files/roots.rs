@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use longshore_io::{Dir, FileKind, Stat, Storage};
 
+use crate::reading::is_missing;
 use crate::spec::has_magic;
 use crate::volumes::Volumes;
 use crate::{Error, Volume};
@@ -21,6 +22,8 @@ use crate::{Error, Volume};
 /// A restore's own directory in its target. It has names of before a restore and files that are not whole, and no restore
 /// writes to it.
 pub const RESTORING: &str = ".longshore-restoring";
+/// The file in it that a restore keeps locked while it runs.
+pub const RESTORE_LOCK: &str = "lock";
 
 /// A directory through which everything below it is reached.
 pub(super) struct Root {
@@ -31,9 +34,26 @@ pub(super) struct Root {
     pub(super) prefix: PathBuf,
     /// Directories below it, relative to it, where another walk begins.
     pub(super) elsewhere: HashSet<PathBuf>,
+    /// Keeps restores from replacing the tree.
+    _mark: Option<Box<dyn Send + Sync>>,
 }
 
 impl Root {
+    /// Refuses a directory that has another one's name now.
+    pub(super) fn check_named(&self, storage: &dyn Storage) -> Result<(), Error> {
+        let id = |stat: Stat| (stat.dev, stat.ino);
+        let (named, read) = (storage.stat(&self.at), self.dir.stat(Path::new("")));
+        match (named.map(id), read.map(id)) {
+            (Ok(named), Ok(read)) if named == read => Ok(()),
+            // A directory that cannot be looked at has been reported, or could be read to its end.
+            (Err(e), _) if !is_missing(&e) => Ok(()),
+            (_, Err(e)) if !is_missing(&e) => Ok(()),
+            _ => Err(Error::TreeReplaced {
+                path: self.at.clone(),
+            }),
+        }
+    }
+
     /// The full path, for messages, of `path`, which is relative to this root.
     pub(super) fn host_path(&self, path: &Path) -> PathBuf {
         below(&self.at, path)
@@ -68,12 +88,15 @@ pub(super) enum Start {
     },
 }
 
+/// A starting point, and the number of its volume.
+type VolumeStart = (usize, Start);
+
 /// The volumes of all roots, and the starting points of each.
 pub(super) struct RootPlan {
     pub(super) volumes: Vec<Volume>,
     pub(super) starts: Vec<Vec<Start>>,
-    /// The canonical paths of roots that are directories.
-    pub(super) trees: Vec<PathBuf>,
+    /// The roots that are directories.
+    pub(super) trees: Vec<Arc<Root>>,
     /// The first root's name for people.
     pub(super) name: String,
     /// The length of the file, if a single file is the only root.
@@ -102,6 +125,7 @@ pub(super) fn plan(
     refuse_collisions(&given)?;
     let mut volumes = Volumes::new(storage, map)?;
     let mut starts: Vec<Vec<Start>> = Vec::new();
+    let mut trees = Vec::new();
     let mut begin = |volume: usize, start| {
         if starts.len() <= volume {
             starts.resize_with(volume + 1, Vec::new);
@@ -123,7 +147,9 @@ pub(super) fn plan(
         } else {
             root.name.clone()
         };
-        for (volume, start) in dir_starts(storage, root, prefix, volume, &mut volumes)? {
+        let (tree, places) = dir_starts(storage, root, prefix, volume, &mut volumes)?;
+        trees.push(tree);
+        for (volume, start) in places {
             begin(volume, start);
         }
     }
@@ -136,11 +162,10 @@ pub(super) fn plan(
         [only] if only.stat.kind == FileKind::File => Some(only.stat.len),
         _ => None,
     };
-    let trees = given.iter().filter(|root| root.stat.kind == FileKind::Dir);
     Ok(RootPlan {
         volumes,
         starts,
-        trees: trees.map(|root| root.canonical.clone()).collect(),
+        trees,
         name: name.unwrap_or_default(),
         len,
     })
@@ -212,24 +237,61 @@ fn dir_starts(
     prefix: PathBuf,
     volume: usize,
     volumes: &mut Volumes,
-) -> Result<Vec<(usize, Start)>, Error> {
+) -> Result<(Arc<Root>, Vec<VolumeStart>), Error> {
     let mut places = vec![(volume, PathBuf::new())];
     for (at, dev) in volumes.beginnings(storage, &root.canonical) {
         if let Ok(path) = at.strip_prefix(&root.canonical) {
             places.push((volumes.of(&at, dev), path.to_path_buf()));
         }
     }
+    let dir = open_dir(storage, &root.canonical)?;
+    // A restore looks for the mark after it has its lock, and this looks for the lock after the mark: one of them sees the
+    // other. Where no mark is possible, the end of the backup compares.
+    let mark = dir.mark_read().ok();
+    if is_restored_to(&*dir) {
+        let path = root.canonical.clone();
+        return Err(Error::BeingRestored { path });
+    }
+    if let (Some(parent), Some(name)) = (root.canonical.parent(), root.canonical.file_name()) {
+        refuse_arrival(storage, parent, Path::new(name))?;
+    }
     let tree = Arc::new(Root {
-        dir: open_dir(storage, &root.canonical)?,
+        dir,
         at: root.canonical.clone(),
         prefix,
         elsewhere: places[1..].iter().map(|(_, path)| path.clone()).collect(),
+        _mark: mark,
     });
     let start = |(volume, path)| {
         let root = tree.clone();
         (volume, Start::Dir { root, path })
     };
-    Ok(places.into_iter().map(start).collect())
+    let starts = places.into_iter().map(start).collect();
+    Ok((tree, starts))
+}
+
+/// Whether a restore into `dir` runs on this machine: a killed one's lock has ended.
+pub(super) fn is_restored_to(dir: &dyn Dir) -> bool {
+    let lock = dir.open_to_lock(&Path::new(RESTORING).join(RESTORE_LOCK));
+    lock.and_then(|file| file.try_lock())
+        .is_ok_and(|free| !free)
+}
+
+/// Refuses a name that a restore into the directory above is about to replace.
+fn refuse_arrival(storage: &dyn Storage, above: &Path, name: &Path) -> Result<(), Error> {
+    let Ok(dir) = storage.dir(above) else {
+        return Ok(());
+    };
+    let staged = |part| {
+        dir.stat(&Path::new(RESTORING).join(part).join(name))
+            .is_ok()
+    };
+    match (staged("new") || staged("old")) && is_restored_to(&*dir) {
+        true => Err(Error::BeingRestored {
+            path: above.to_owned(),
+        }),
+        false => Ok(()),
+    }
 }
 
 fn file_start(storage: &dyn Storage, file: &RequestedRoot) -> Result<Start, Error> {
@@ -238,11 +300,13 @@ fn file_start(storage: &dyn Storage, file: &RequestedRoot) -> Result<Start, Erro
             path: file.path.clone(),
         });
     };
+    refuse_arrival(storage, parent, Path::new(name))?;
     let root = Arc::new(Root {
         dir: open_dir(storage, parent)?,
         at: parent.into(),
         prefix: PathBuf::new(),
         elsewhere: HashSet::new(),
+        _mark: None,
     });
     Ok(Start::File {
         root,

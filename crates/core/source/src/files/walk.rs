@@ -21,7 +21,7 @@ use longshore_pg::PID_FILE;
 use parking_lot::Mutex;
 
 use super::content::{FileContent, Names};
-use super::roots::{RESTORING, Root, Start};
+use super::roots::{RESTORING, Root, Start, is_restored_to};
 use crate::attributes::Attributes;
 use crate::reading::is_missing;
 use crate::tally::Tally;
@@ -41,6 +41,8 @@ const COMPARED_BYTES: u32 = 8 << 10;
 /// How often a name is looked at again that was replaced meanwhile.
 const SWAPS_MAX: u32 = 3;
 
+/// The file that every data directory of PostgreSQL has.
+const VERSION_FILE: &str = "PG_VERSION";
 /// Memory for hard links in the walk of one volume, whatever the tree contains.
 const LINKS_BYTES_MAX: usize = 32 << 20;
 
@@ -50,6 +52,8 @@ pub(super) struct Walk {
     root: Option<Arc<Root>>,
     levels: Vec<Level>,
     links: Links,
+    /// Whether the data directory of a running server ends the backup.
+    refuse_servers: bool,
     /// SQLite databases among the files; the files' contents add them.
     pub(super) databases: Arc<Mutex<Tally>>,
     pub(super) notes: Notes,
@@ -84,10 +88,11 @@ pub(super) struct Notes {
 }
 
 impl Walk {
-    pub(super) fn new(mut starts: Vec<Start>) -> Self {
+    pub(super) fn new(mut starts: Vec<Start>, refuse_servers: bool) -> Self {
         starts.reverse();
         Self {
             starts,
+            refuse_servers,
             root: None,
             levels: Vec::new(),
             links: Links::default(),
@@ -138,7 +143,7 @@ impl Walk {
                 match root.dir.stat(&name) {
                     Ok(stat) if stat.kind == FileKind::File => {
                         let at = (&*root.dir, &*name.clone());
-                        Ok(Some(self.file(&root, at, (name, entry), &stat)))
+                        Ok(Some(self.file(&root, at, (name, entry), &stat)?))
                     }
                     // The database's users made or removed the file meanwhile.
                     Err(e) if companion && is_missing(&e) => Ok(None),
@@ -204,6 +209,10 @@ impl Walk {
             Err(e) => return Err(io("look at", e)),
         };
         let entry = root.entry(&path);
+        if name.as_os_str() == RESTORING && is_restored_to(dir) {
+            let path = root.host_path(path.parent().unwrap_or(&path));
+            return Err(Error::BeingRestored { path });
+        }
         if entry.as_os_str() == RESTORING {
             self.notes.restoring.add(&root.host_path(&path));
             return Ok(None);
@@ -215,7 +224,7 @@ impl Walk {
             return Ok(None);
         }
         match stat.kind {
-            FileKind::File => Ok(Some(self.file(&root, (dir, name), (path, entry), &stat))),
+            FileKind::File => Ok(Some(self.file(&root, (dir, name), (path, entry), &stat)?)),
             FileKind::Dir if root.elsewhere.contains(&path) => Ok(None),
             FileKind::Dir => {
                 let xattrs = self.xattrs(dir, name, &path);
@@ -261,12 +270,12 @@ impl Walk {
         (dir, name): (&dyn Dir, &Path),
         (path, entry): (PathBuf, PathBuf),
         stat: &Stat,
-    ) -> Entry {
+    ) -> Result<Entry, Error> {
         if stat.len > 0 && is_database_log(&path) {
             self.notes.logs.add(&root.host_path(&path));
         }
         if path.file_name().is_some_and(|name| name == PID_FILE) {
-            self.notes.servers.add(&root.host_path(&path));
+            self.note_server(dir, name, &root.host_path(&path))?;
         }
         let mut names = None;
         if stat.links > 1 {
@@ -275,7 +284,7 @@ impl Walk {
             match self.links.meet(stat, birth_ns, &entry, add) {
                 Met::First(others) => names = Some(others),
                 Met::Again(target) => {
-                    return Entry::named(entry, EntryKind::HardLink { target }, stat);
+                    return Ok(Entry::named(entry, EntryKind::HardLink { target }, stat));
                 }
                 Met::Full => self.notes.unlinked.add(&root.host_path(&path)),
             }
@@ -286,13 +295,25 @@ impl Walk {
             let stat = (stat, names);
             Arc::new(FileContent::new(root.clone(), path, stat, databases)) as Arc<dyn Content>
         });
-        Entry {
+        Ok(Entry {
             len: stat.len,
             page_bytes: Some(COMPARED_BYTES),
             xattrs,
             content,
             ..Entry::named(entry, EntryKind::File, stat)
+        })
+    }
+
+    /// Notes the file at `path` that a server has while it runs, `name` in `dir`. Errors: [`Error::RunningServer`] where
+    /// that is asked for and the directory is a data directory.
+    fn note_server(&mut self, dir: &dyn Dir, name: &Path, path: &Path) -> Result<(), Error> {
+        let version = dir.stat(&name.with_file_name(VERSION_FILE));
+        if self.refuse_servers && version.is_ok_and(|stat| stat.kind == FileKind::File) {
+            let path = path.parent().unwrap_or(path).to_owned();
+            return Err(Error::RunningServer { path });
         }
+        self.notes.servers.add(path);
+        Ok(())
     }
 
     /// Opens a directory and continues inside it; `false` if it no longer exists. A directory that is too deep stays

@@ -16,7 +16,7 @@ use longshore_media::device::DeviceClass;
 use longshore_media::{Container, DeviceSpec, Disposition, MediaSet};
 use longshore_pipeline::{
     Against, BackupReport, BackupRequest, BaseRequest, LogPlace, LogRequest, OnChange, Report,
-    Request, ServerSettings, SourceSpec, pages,
+    Request, ServerSettings, SourceError, SourceSpec, pages,
 };
 
 use super::device::{DEVICES_MAX, devices, is_readable, reach, recorded};
@@ -85,6 +85,7 @@ fn one(session: &mut Session, backup: &Backup, out: &mut Out) -> Flow {
         }
     };
     let database = existing(session, &session.name_of(name)?)?;
+    check_stopped(session, &database)?;
     let is_log = statement == Applies::BACKUP_LOG;
     if is_log && !database.recovery_is_full() {
         return Err(message::SIMPLE_RECOVERY.with(&[&"BACKUP LOG"]).into());
@@ -126,6 +127,20 @@ fn existing(session: &Session, name: &str) -> Result<Database, Message> {
     }
     check_system(session, name, "a backup")?;
     database(session, name)
+}
+
+/// Refuses a restored cluster in which a server may run: what is known of it are its files, and files of a running server
+/// are no backup.
+fn check_stopped(session: &Session, database: &Database) -> Result<(), Vec<Message>> {
+    if session.server.is_configured(&database.name) {
+        return Ok(());
+    }
+    let storage = &session.server.setup.context.storage;
+    let restored = session.server.kept.cluster(&database.name);
+    match restored.filter(|data| storage.stat(&data.join(PID_FILE)).is_ok()) {
+        Some(path) => Err(refusal::of(&SourceError::RunningServer { path }.into())),
+        None => Ok(()),
+    }
 }
 
 /// Databases of SQL Server's own are refused by name.
@@ -274,6 +289,8 @@ fn lower(
     }
     request.database = Some(database.name.clone());
     request.trust_locks = database.trust_locks;
+    // A statement's answer has no place for the warning that its success is none.
+    request.refuse_servers = true;
     request.postgres.configuration = database.server_config;
     request.disposition = disposition;
     request.algorithm = algorithm;
@@ -319,6 +336,9 @@ fn base(session: &Session, database: &Database, to: &[DeviceSpec]) -> Result<Bas
         devices: recorded(session, newest.devices.iter().map(String::as_str), to)?,
     })
 }
+
+/// The file that a server has in its data directory while it runs.
+const PID_FILE: &str = "postmaster.pid";
 
 /// How long a server may take to archive its last segment.
 const LOG_PATIENCE: Duration = Duration::from_secs(60);

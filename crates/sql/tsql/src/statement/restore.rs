@@ -17,7 +17,7 @@ use std::sync::Arc;
 use longshore_catalog::{BackupRecord, MediaRecord, RestoreSequence, RestoredDatabase};
 use longshore_facts as facts;
 use longshore_io::{FileKind, Storage};
-use longshore_landing::HeldCluster;
+use longshore_landing::{HeldCluster, refuse_media};
 use longshore_media::{BackupType, DeviceSpec, EntryKind, Item, MediaSet, SetHeader, SetSummary};
 use longshore_pipeline::{
     ClusterOptions, Report, Request, RestoreRequest, SourceSpec, VerifyDepth, VerifyRequest,
@@ -239,8 +239,9 @@ impl FullRestore {
         if place.own && !options.replace && !is_own(session, &place, standing, header) {
             return Err(other().into());
         }
-        let is_copy = header.source_kind == POSTGRES
-            && !goes_on_archiving(session, (&spelled, &from), &place.target, header);
+        let is_cluster = header.source_kind == POSTGRES;
+        let is_copy =
+            is_cluster && !goes_on_archiving(session, (&spelled, &from), &place.target, header);
         let request = RestoreRequest {
             position: options.position.unwrap_or(1),
             // The database's own files are overwritten without REPLACE, as in SQL Server.
@@ -250,6 +251,7 @@ impl FullRestore {
             cluster: ClusterOptions {
                 no_archiving: is_copy,
                 no_subscriptions: is_copy,
+                any_system: place.own && is_cluster,
                 ..ClusterOptions::default()
             },
             ..request(session, from, place.target.clone(), options)
@@ -507,9 +509,7 @@ fn place(
         header.source_kind,
         &logical,
     )?;
-    if header.source_kind == POSTGRES && !is_own && options.replace {
-        check_cluster_place(session, &path, header.log.system, &logical)?;
-    }
+    check_standing(session, header, (&path, is_own), &roots, options)?;
     let source = match header.source_kind {
         SQLITE => SourceSpec::Sqlite(path.clone()),
         _ => SourceSpec::Files(vec![path.clone()]),
@@ -629,14 +629,42 @@ fn check_ground(
 
 const NOT_EMPTY: &str = "145(The directory is not empty.)";
 
-/// A cluster replaces its directory as a whole, so nothing but the same cluster may be there, even with REPLACE: 1834 for
-/// another cluster, 3156 for anything else.
-fn check_cluster_place(
+/// No restore removes what its database does not own, even with REPLACE: 3156 for a directory with backups below it, and
+/// those of [`check_cluster_place`]. `roots`: the names at the root of the set.
+fn check_standing(
     session: &Session,
-    path: &Path,
-    system: u64,
-    logical: &str,
+    header: &SetHeader,
+    (path, own): (&Path, bool),
+    roots: &BTreeSet<PathBuf>,
+    options: &Options,
 ) -> Result<(), Stop> {
+    let storage = &session.server.setup.context.storage;
+    let check = |taken: &Path| {
+        refuse_media(storage, taken).map_err(|error| {
+            let mut messages = refusal::of(&error.into());
+            messages.push(message::RESTORE_PLANNING.plain());
+            Stop::from(messages)
+        })
+    };
+    match header.source_kind {
+        POSTGRES => {
+            if !own && options.replace {
+                check_cluster_place(session, path, header)?;
+            }
+            check(path)
+        }
+        // The names of a database's own directory are the database's, whatever they are.
+        FILES if !own && roots.len() <= ROOTS_MAX => {
+            roots.iter().try_for_each(|root| check(&path.join(root)))
+        }
+        FILES if !own => check(path),
+        _ => Ok(()),
+    }
+}
+
+/// A cluster replaces its directory as a whole, so nothing but the same cluster may be there: 1834 for another cluster,
+/// 3201 for anything else.
+fn check_cluster_place(session: &Session, path: &Path, header: &SetHeader) -> Result<(), Stop> {
     let storage = &*session.server.setup.context.storage;
     let real = ground::real(storage, path);
     let names = storage.dir(&real).and_then(|dir| dir.list());
@@ -645,7 +673,8 @@ fn check_cluster_place(
     let is_anybodys = |name: std::ffi::OsString| {
         name != longshore_landing::STAGING && name != longshore_landing::LOST_AND_FOUND
     };
-    if !names.any(is_anybodys) || HeldCluster::system_of(storage, &real) == Some(system) {
+    let same = || HeldCluster::system_of(storage, &real) == Some(header.log.system);
+    if !names.any(is_anybodys) || same() {
         return Ok(());
     }
     let first = match ground::cluster(storage, &real, false) {
@@ -657,7 +686,7 @@ fn check_cluster_place(
     };
     let messages = vec![
         first,
-        message::CANNOT_RESTORE_TO.with(&[&logical, &path.display()]),
+        message::CANNOT_RESTORE_TO.with(&[&header.database, &path.display()]),
         message::RESTORE_PLANNING.plain(),
     ];
     Err(messages.into())
