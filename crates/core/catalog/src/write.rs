@@ -3,13 +3,17 @@
 //! Invariants
 //! - Recording the same set again changes nothing except the location of its media: sets are known by their
 //!   identifiers, not by file names.
+//! - A look at a copy does not move the record of the original ([`Catalog::settle`]).
 //! - A record that fails leaves the history as it was.
 //!
 //! Leaves to others: what to record (the pipeline), and whether a failure matters; it never fails a backup.
 
+use std::sync::Arc;
+
+use longshore_io::Storage;
 use longshore_media::device::DeviceClass;
-use longshore_media::{BackupType, SetHeader};
-use rusqlite::{OptionalExtension, ToSql, Transaction, params};
+use longshore_media::{BackupType, DeviceSpec, MediaSet, SetHeader};
+use rusqlite::{OptionalExtension, Row, ToSql, Transaction, params};
 use uuid::Uuid;
 
 use crate::catalog::PAGE_BYTES;
@@ -24,11 +28,49 @@ use crate::{Catalog, Error, FileList};
 pub const KEY_ALGORITHM: &str = "aes_256";
 pub const CERTIFICATE: &str = "CERTIFICATE";
 
+/// SQL Server's numbers of device types.
+const DISK: i64 = 2;
+const BUCKET: i64 = 9;
+
 impl Catalog {
     /// Records a finished backup and returns whether it was new. A known set keeps its row; the present location of
     /// its media is recorded in any case.
     pub fn record_backup(&self, backup: &BackupRecord) -> Result<bool, Error> {
         self.write(|tx| Ok(put_backup(tx, backup)?.1))
+    }
+
+    /// Keeps the recorded places of the stripes that are still there, for a record of media that were only looked at: they
+    /// may be a copy. Places in object stores are not looked at, and stay.
+    ///
+    /// Errors: the history cannot be read.
+    pub fn settle(&self, media: &mut MediaRecord, storage: &Arc<dyn Storage>) -> Result<(), Error> {
+        let recorded = self.read(|db| {
+            let sql = "SELECT family_sequence_number, physical_device_name, device_type
+                       FROM backupmediafamily JOIN backupmediaset USING (media_set_id)
+                       WHERE media_uuid = ?1 AND mirror = 0";
+            let row = |row: &Row| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+            let mut rows = db.prepare_cached(sql)?;
+            let rows = rows.query_map([media.uuid.to_string()], row)?;
+            rows.collect::<rusqlite::Result<Vec<(i64, Option<String>, i64)>>>()
+        })?;
+        for (number, device, device_type) in recorded {
+            let family = usize::try_from(number - 1).ok();
+            let family = family.and_then(|index| media.families.get_mut(index));
+            let (Some(family), Some(device)) = (family, device) else {
+                continue;
+            };
+            let is_original = |device: &str| {
+                let stripe = DeviceSpec::File(device.into()).open(storage);
+                MediaSet::label(&*stripe).is_ok_and(|label| label.media_set == media.uuid)
+            };
+            let class = match device_type {
+                BUCKET => DeviceClass::Bucket,
+                DISK if is_original(&device) => DeviceClass::File,
+                _ => continue,
+            };
+            (family.device, family.class) = (device, class);
+        }
+        Ok(())
     }
 
     /// Records a finished restore, and its backup if that is unknown. Returns its `restore_history_id`.
@@ -116,9 +158,9 @@ fn put_family(
 ) -> rusqlite::Result<()> {
     let device_type = match family.class {
         // SQL Server's NUL is a disk device with that name.
-        DeviceClass::File | DeviceClass::Nul => 2,
+        DeviceClass::File | DeviceClass::Nul => DISK,
         DeviceClass::Pipe => 7,
-        DeviceClass::Bucket => 9,
+        DeviceClass::Bucket => BUCKET,
     };
     tx.prepare_cached(
         "INSERT INTO backupmediafamily (media_set_id, family_sequence_number, media_family_id,
@@ -246,6 +288,10 @@ fn put_files(
     header: &SetHeader,
     files: &FileList,
 ) -> rusqlite::Result<()> {
+    let file_type = match header.backup_type {
+        BackupType::Log => "L",
+        BackupType::Database | BackupType::Differential => "D",
+    };
     let page_size = Some(header.page_bytes).filter(|p| *p > 0);
     for (i, (path, file)) in files.iter().enumerate() {
         // The same name twice: `logical_name` is what RESTORE accepts, `physical_name` is expected by scripts to be a
@@ -264,7 +310,7 @@ fn put_files(
                     "backed_up_page_count",
                     &count(file.data_bytes.div_ceil(PAGE_BYTES)),
                 ),
-                ("file_type", &"D"),
+                ("file_type", &file_type),
                 ("file_size", &count(file.len_bytes)),
                 ("logical_name", &name),
                 ("physical_name", &name),

@@ -208,6 +208,11 @@ pub enum Error {
         until: String,
     },
 
+    #[error(
+        "backup set {position} on device {device} is damaged: until when it must be kept is unknown"
+    )]
+    ExpiryUnknown { device: String, position: u32 },
+
     #[error("the media name on device {device} is {found:?}, not {expected:?}")]
     MediaName {
         device: String,
@@ -426,7 +431,7 @@ impl Error {
             Error::ContainerMix { .. } => 3098,
             Error::EncryptionMix { .. } => 3095,
             Error::Busy { .. } => 3023,
-            Error::NotExpired { .. } => 4030,
+            Error::NotExpired { .. } | Error::ExpiryUnknown { .. } => 4030,
             Error::MediaName { .. } => 4037,
             Error::DeviceCount { .. }
             | Error::TooMuchParity { .. }
@@ -519,6 +524,9 @@ impl Error {
             } => "name another file; only --format overwrites a file that is not a backup",
             Error::Exists { is_media: true, .. } => {
                 "use --append to add a set, --init to replace its sets, or --format for a new media set"
+            }
+            Error::ExpiryUnknown { .. } => {
+                "look at it first with `longshore verify`; choose another device, or overwrite it anyway with --skip"
             }
             Error::NotExpired { .. } => {
                 "wait, choose another device, or overwrite it anyway with --skip"

@@ -499,7 +499,14 @@ impl MediaSet {
                 });
             }
         }
-        Ok(())
+        // A set that nobody can read any more may be the one that must be kept.
+        match self.damaged()?.first() {
+            Some(position) => Err(Error::ExpiryUnknown {
+                device: self.device(0).into(),
+                position: *position,
+            }),
+            None => Ok(()),
+        }
     }
 
     /// Finishes interrupted renames; returns whether there were any.
@@ -534,6 +541,20 @@ impl MediaSet {
     pub fn unreadable(&self) -> Result<Vec<Error>, Error> {
         let rows = self.rows()?;
         Ok(rows.iter().filter_map(|r| r.header(self).err()).collect())
+    }
+
+    /// The positions of sets whose headers are damaged, so that nothing is known of them. What a crash left is none.
+    pub fn damaged(&self) -> Result<Vec<u32>, Error> {
+        let rows = self.rows()?;
+        let is_damaged = |row: &&Row| match row.header(self) {
+            Ok(_) | Err(Error::Incomplete { .. }) => false,
+            Err(_) => true,
+        };
+        Ok(rows
+            .iter()
+            .filter(is_damaged)
+            .map(|row| row.position)
+            .collect())
     }
 
     /// The complete set at a 1-based position; 0 means the last position.

@@ -49,7 +49,7 @@ pub fn find(
 ) -> Result<BaseSet, Error> {
     let devices = context.devices(&request.devices);
     let media = context.media(&devices)?;
-    let (header, trailer) = choose(&media.sets()?, request.against, wanted, encrypts)?;
+    let (header, trailer) = choose(&media.sets()?, request, wanted, encrypts)?;
     let server = match wanted.0 {
         SourceKind::Postgres => Some(read(&media, &header, &trailer)?),
         SourceKind::Sqlite | SourceKind::Files => None,
@@ -125,13 +125,20 @@ pub fn check_kept(
 /// The newest set that can be the base.
 fn choose(
     sets: &[SetSummary],
-    against: Against,
+    request: &BaseRequest,
     wanted: (SourceKind, Option<&str>),
     encrypts: bool,
 ) -> Result<(SetHeader, SetTrailer), Error> {
     let mut reasons = Vec::new();
     for set in sets.iter().rev() {
-        match unfit(set, against, wanted, encrypts) {
+        if request.set.is_some_and(|base| base != set.header.set) {
+            reasons.push(format!(
+                "set {} is not the newest full backup of the history",
+                set.header.position
+            ));
+            continue;
+        }
+        match unfit(set, request.against, wanted, encrypts) {
             Ok(trailer) => return Ok((set.header.clone(), trailer.clone())),
             Err(what) => reasons.push(format!("set {} {what}", set.header.position)),
         }

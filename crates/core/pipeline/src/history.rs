@@ -213,7 +213,12 @@ pub fn record_restore(
     let Some(path) = &context.catalog else {
         return Ok(());
     };
-    let mut backup = BackupRecord::of(MediaRecord::of(media, devices), header.clone(), trailer);
+    let catalog = Catalog::open(path).map_err(warning)?;
+    let mut about = MediaRecord::of(media, devices);
+    catalog
+        .settle(&mut about, &context.storage)
+        .map_err(warning)?;
+    let mut backup = BackupRecord::of(about, header.clone(), trailer);
     // A pipe was read once.
     if media.stored_bytes().map_err(warning)?.is_some() {
         backup.read_thumbprint(media).map_err(warning)?;
@@ -239,14 +244,18 @@ pub fn record_restore(
             .clone()
             .unwrap_or_else(|| header.database.clone()),
         target: request.target.clone(),
-        user: longshore_facts::user_name(),
+        user: request
+            .note
+            .user
+            .clone()
+            .unwrap_or_else(longshore_facts::user_name),
         kind: match header.backup_type {
             _ if !request.only.is_empty() => RestoreKind::Files,
             BackupType::Database => RestoreKind::Database,
             BackupType::Differential => RestoreKind::Differential,
             BackupType::Log => RestoreKind::Log,
         },
-        replace: request.replace,
+        replace: request.note.replaces.unwrap_or(request.replace),
         recovery: !request.note.no_recovery,
         stop_at_us: request.note.stop_at_us,
         start_us,
@@ -256,8 +265,31 @@ pub fn record_restore(
         files,
         backup,
     };
-    let catalog = Catalog::open(path).map_err(warning)?;
     catalog.record_restore(&record).map(drop).map_err(warning)
+}
+
+/// Records a restore that the caller has accepted ([`RestoreNote::unrecorded`]). Errors: why not, in words.
+///
+/// [`RestoreNote::unrecorded`]: crate::RestoreNote::unrecorded
+pub fn record_accepted(
+    context: &RunContext,
+    request: &RestoreRequest,
+    (start_us, plain_bytes): (i64, u64),
+) -> Result<(), String> {
+    let devices = context.devices(&request.devices);
+    let media = context.media(&devices).map_err(warning)?;
+    let set = media.set(request.position).map_err(warning)?;
+    let trailer = set.trailer.ok_or("the set has no trailer")?;
+    let of = (start_us, plain_bytes);
+    record_restore(
+        context,
+        &media,
+        &devices,
+        &set.header,
+        &trailer,
+        request,
+        of,
+    )
 }
 
 fn warning(error: impl std::error::Error) -> String {

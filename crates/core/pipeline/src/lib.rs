@@ -62,7 +62,7 @@ pub use chain::ChainError;
 pub use check::{check_postgres, check_sqlite};
 pub use context::RunContext;
 pub use error::{Error, abort_command, left_lines};
-pub use history::{origin, time_zone_quarters};
+pub use history::{origin, record_accepted, time_zone_quarters};
 pub use longshore_accel::dispatch::Verify as VerifyEngine;
 pub use longshore_accelerators::OffloadMode;
 pub use longshore_landing::{

@@ -130,6 +130,8 @@ pub struct BaseRequest {
     pub against: Against,
     /// The stripes of its media set.
     pub devices: Vec<DeviceSpec>,
+    /// The only set on them that is the base; `None`: the newest that can be one.
+    pub set: Option<Uuid>,
 }
 
 /// An LSN of a cluster up to which another set has the WAL.
@@ -263,6 +265,12 @@ pub struct RestoreNote {
     pub stop_at_us: Option<i64>,
     /// Whether more is to be restored before the database can be used.
     pub no_recovery: bool,
+    /// Whoever asked for it; `None`: the user of this process.
+    pub user: Option<String>,
+    /// Whether the request was to replace; `None`: as the restore does.
+    pub replaces: Option<bool>,
+    /// Whether the caller records it itself with [`crate::record_accepted`], since it may still be refused.
+    pub unrecorded: bool,
 }
 
 #[derive(Debug, Clone)]

@@ -52,6 +52,7 @@ impl Stage {
         request.tuning = self.tuning;
         request.page_sums = true;
         request.base = base.map(|(base, against)| BaseRequest {
+            set: None,
             against,
             devices: self.devices(base),
         });
@@ -336,6 +337,19 @@ fn only_a_set_of_the_same_kind_with_sums_is_a_base() {
     other.devices = stage.devices("other");
     backup(&context(), other).unwrap();
     assert!(refused("other").contains("is of another kind of source"));
+
+    // The media may be a copy that was made before the newest set.
+    let set = backup(&context(), stage.request("older", None))
+        .unwrap()
+        .set;
+    let with_base = |set| {
+        let mut wanted = stage.request("newer", Some(("older", Against::LastFull)));
+        wanted.base.as_mut().unwrap().set = Some(set);
+        backup(&context(), wanted)
+    };
+    let told = with_base(uuid::Uuid::from_u128(7)).unwrap_err().to_string();
+    assert!(told.contains("is not the newest full backup"), "{told}");
+    assert_eq!(with_base(set).unwrap().differential.unwrap().parent, set);
 
     let mut bare = stage.request("bare", None);
     bare.page_sums = false;

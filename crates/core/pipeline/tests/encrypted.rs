@@ -122,6 +122,7 @@ fn neither_a_parent_nor_a_child_is_replaced_by_another_set_of_its_identifier() {
         request.encrypt_to = Some(keys.recipients.clone());
         request.page_sums = true;
         request.base = base.map(|base| BaseRequest {
+            set: None,
             against: Against::LastFull,
             devices: base.to_vec(),
         });
@@ -183,6 +184,7 @@ fn a_sqlite_database_differs_from_an_encrypted_base_and_comes_back() {
         request.encrypt_to = Some(keys.recipients.clone());
         request.page_sums = true;
         request.base = base.map(|(against, base)| BaseRequest {
+            set: None,
             against,
             devices: base.to_vec(),
         });
@@ -249,6 +251,7 @@ fn a_chain_with_a_set_of_somebody_who_is_not_trusted_is_neither_restored_nor_con
         request.encrypt_to = Some(keys.recipients.clone());
         request.page_sums = true;
         request.base = base.map(|base| BaseRequest {
+            set: None,
             against: Against::LastFull,
             devices: base.to_vec(),
         });
@@ -312,6 +315,7 @@ fn a_machine_without_an_identity_differs_from_its_own_sets_and_from_no_others() 
         request.encrypt_to = Some(keys.recipients.clone());
         request.page_sums = true;
         request.base = base.map(|base| BaseRequest {
+            set: None,
             against: Against::Newest,
             devices: base.to_vec(),
         });

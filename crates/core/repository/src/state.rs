@@ -210,6 +210,7 @@ pub(crate) fn broken(error: MediaError) -> BackupState {
         | MediaError::Busy { .. }
         | MediaError::Exists { .. }
         | MediaError::NotExpired { .. }
+        | MediaError::ExpiryUnknown { .. }
         | MediaError::MediaName { .. }
         | MediaError::DeviceCount { .. }
         | MediaError::TooMuchParity { .. }

@@ -834,6 +834,7 @@ fn base(
         }
     };
     Ok(Some(BaseRequest {
+        set: None,
         against,
         devices: devices.clone(),
     }))

@@ -245,6 +245,13 @@ pub fn media(error: &Media) -> Vec<Message> {
         Media::NotExpired { device, until, .. } => {
             vec![message::NOT_EXPIRED.with(&[device, &expiry(until)])]
         }
+        Media::ExpiryUnknown { device, .. } => vec![
+            message::NOT_EXPIRED.with(&[device, &"an unknown date"]),
+            own(
+                error,
+                "look at it first with RESTORE VERIFYONLY; name another device, or overwrite it anyway WITH SKIP",
+            ),
+        ],
         Media::MediaName {
             device,
             found,

@@ -330,7 +330,7 @@ fn set_plan(
         name: request.name.clone(),
         description: request.description.clone(),
         machine: facts::host_name(),
-        user: facts::user_name(),
+        user: request.user.clone().unwrap_or_else(facts::user_name),
         origin: history::origin(&request.source),
         lineage: about
             .lineage

@@ -178,6 +178,9 @@ fn record(
     let Some(trailer) = trailers(moved).next() else {
         return true;
     };
+    if prepared.request.note.unrecorded {
+        return true;
+    }
     let opened = prepared.opened;
     let recorded = history::record_restore(
         prepared.context,

@@ -288,6 +288,7 @@ fn lower(
         }
     }
     request.database = Some(database.name.clone());
+    request.user = Some(session.login.user.clone()).filter(|user| !user.is_empty());
     request.trust_locks = database.trust_locks;
     // A statement's answer has no place for the warning that its success is none.
     request.refuse_servers = true;
@@ -334,6 +335,8 @@ fn base(session: &Session, database: &Database, to: &[DeviceSpec]) -> Result<Bas
     Ok(BaseRequest {
         against: Against::LastFull,
         devices: recorded(session, newest.devices.iter().map(String::as_str), to)?,
+        // The devices may hold a copy of the media that lacks this set.
+        set: Some(newest.set),
     })
 }
 
@@ -563,7 +566,8 @@ fn log_success(
         let last = set.trailer.map_or(0, |t| t.log.last_lsn);
         (set.header.log.first_lsn, last)
     });
-    let devices: Vec<_> = request.devices.iter().map(device_words).collect();
+    let words = |device| device_words(device, report.position);
+    let devices: Vec<_> = request.devices.iter().map(words).collect();
     if request.log.is_some() {
         let text = message::LOG_LOG_BACKED_UP.with(&[
             &database.name,
@@ -601,12 +605,12 @@ fn log_success(
     session.server.write_log("Backup", &text.text);
 }
 
-fn device_words(device: &DeviceSpec) -> String {
+fn device_words(device: &DeviceSpec, position: u32) -> String {
     let (kind, name) = match device {
         DeviceSpec::File(path) => ("DISK", path.display().to_string()),
         DeviceSpec::Nul => ("DISK", "NUL".to_owned()),
         DeviceSpec::Pipe => ("VIRTUAL_DEVICE", "-".to_owned()),
         DeviceSpec::Bucket(address) => ("URL", address.to_string()),
     };
-    format!("FILE=1, TYPE={kind}: {{'{name}'}}")
+    format!("FILE={position}, TYPE={kind}: {{'{name}'}}")
 }

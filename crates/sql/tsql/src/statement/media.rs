@@ -133,6 +133,8 @@ const LABEL: &[(&str, Type)] = &[
 const MAX_SIZE: i64 = 35_184_372_080_640;
 /// The name of an incomplete set.
 const INCOMPLETE: &str = "*** INCOMPLETE ***";
+/// The name of a set whose header is damaged.
+const DAMAGED: &str = "*** DAMAGED ***";
 const DEVICE_DISK: i64 = 2;
 const DEVICE_URL: i64 = 9;
 /// SQL Server's mark for an unknown zone.
@@ -190,14 +192,19 @@ pub(super) fn summary(
     media.set(position).ok()
 }
 
+/// The media, with the session's keys; `None` where they cannot be read.
+pub(super) fn readable(session: &Session, devices: &[DeviceSpec]) -> Option<MediaSet> {
+    let media = MediaSet::open(&open(session, devices)).ok()?;
+    Some(media.with_keyring(&session.context().keyring))
+}
+
 /// The files of a set and their bytes in it; `None` where they cannot be listed.
 pub(super) fn files(
     session: &Session,
     devices: &[DeviceSpec],
     position: u32,
 ) -> Option<Vec<(String, u64)>> {
-    let media = MediaSet::open(&open(session, devices)).ok()?;
-    let media = media.with_keyring(&session.context().keyring);
+    let media = readable(session, devices)?;
     let list = file_list(&media, position).ok()?;
     let name = |path: &std::path::Path| path.display().to_string();
     let all: Vec<_> = list.iter().map(|(p, f)| (name(p), f.data_bytes)).collect();
@@ -250,8 +257,10 @@ pub(super) fn header_only(
 ) -> Flow {
     let media = media(session, devices, options)?;
     let sets = media.sets().map_err(|e| refusal::media(&e))?;
+    let damaged = media.damaged().map_err(|e| refusal::media(&e))?;
     if let Some(position) = options.position
         && sets.iter().all(|s| s.header.position != position)
+        && !damaged.contains(&position)
     {
         media.set(position).map_err(|e| refusal::media(&e))?;
     }
@@ -261,16 +270,35 @@ pub(super) fn header_only(
         Some(DeviceSpec::Bucket(_)) => DEVICE_URL,
         _ => DEVICE_DISK,
     };
-    let mut rows = 0;
-    for set in sets.iter().filter(wanted) {
+    let readable = sets.iter().filter(wanted).map(|set| {
         // A set that ends in its first records has none.
         let thumbprint = media.thumbprint(set.header.position).ok().flatten();
         let row = header_row(media.header(0), set, (device_type, thumbprint));
-        out.sink.row(&row)?;
-        rows += 1;
+        (set.header.position, row)
+    });
+    let lost = damaged.into_iter();
+    let lost = lost.filter(|at| options.position.is_none_or(|p| p == *at));
+    let lost = lost.map(|at| (at, damaged_row(media.header(0), at, device_type)));
+    let mut rows: Vec<_> = readable.chain(lost).collect();
+    rows.sort_by_key(|(position, _)| *position);
+    for (_, row) in &rows {
+        out.sink.row(row)?;
     }
-    out.done(Command::MediaRows, Some(rows))?;
+    out.done(Command::MediaRows, Some(rows.len() as u64))?;
     Ok(out.done(Command::RestoreHeaderOnly, None)?)
+}
+
+/// The row of a set of which only the position is known.
+fn damaged_row(media: &MediaHeader, position: u32, device_type: i64) -> Vec<Value> {
+    let value = |(name, _): &(&str, Type)| match *name {
+        "BackupName" => Value::text(DAMAGED),
+        "Compressed" => Value::bit(media.compressed),
+        "Position" => Value::Int(position.into()),
+        "DeviceType" => Value::Int(device_type),
+        "IsDamaged" => Value::bit(true),
+        _ => Value::Null,
+    };
+    HEADER.iter().map(value).collect()
 }
 
 fn header_row(

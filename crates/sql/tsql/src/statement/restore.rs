@@ -247,7 +247,7 @@ impl FullRestore {
             // The database's own files are overwritten without REPLACE, as in SQL Server.
             replace: options.replace || place.own,
             moves: place.moves.clone(),
-            note: sequence::note(&spelled, options, trailer.finish_us),
+            note: sequence::note(session, &spelled, options, trailer.finish_us),
             cluster: ClusterOptions {
                 no_archiving: is_copy,
                 no_subscriptions: is_copy,
@@ -774,10 +774,12 @@ fn load_history(
         record.read_files(&media)?;
         Ok(record)
     };
-    let record = record().map_err(|e| refusal::media(&e))?;
+    let mut record = record().map_err(|e| refusal::media(&e))?;
+    let storage = &session.server.setup.context.storage;
     let recorded = session.server.catalog().and_then(|catalog| {
         catalog
-            .record_backup(&record)
+            .settle(&mut record.media, storage)
+            .and_then(|()| catalog.record_backup(&record))
             .map_err(|_| message::HISTORY_FAILED.plain())
     });
     if recorded.is_err() {

@@ -23,7 +23,7 @@ use longshore_landing::{HeldCluster, HeldLock, enabled_subscriptions};
 use longshore_media::{BackupType, DeviceSpec, SetHeader, SetSummary, SetTrailer};
 use longshore_pipeline::{
     ClusterOptions, Lsn, Recovery, RecoveryTarget, RestoreNote, RestoreRequest, TargetAction,
-    Timeline, TimelineChoice,
+    Timeline, TimelineChoice, record_accepted,
 };
 
 use uuid::Uuid;
@@ -80,11 +80,15 @@ pub fn falls_short(options: &Options, reached_us: i64) -> bool {
 }
 
 /// The history's note about a step that reaches this moment.
-pub fn note(name: &str, options: &Options, reached_us: i64) -> RestoreNote {
+pub fn note(session: &Session, name: &str, options: &Options, reached_us: i64) -> RestoreNote {
     RestoreNote {
         database: Some(name.to_owned()),
         stop_at_us: stop_us(options),
         no_recovery: options.no_recovery || falls_short(options, reached_us),
+        user: Some(session.login.user.clone()).filter(|user| !user.is_empty()),
+        // A restore over the database's own files replaces them without being asked to.
+        replaces: Some(options.replace),
+        unrecorded: false,
     }
 }
 
@@ -291,7 +295,7 @@ pub fn differential(
             no_subscriptions: is_copy,
             ..ClusterOptions::default()
         },
-        note: note(&sequence.database, options, trailer.finish_us),
+        note: note(session, &sequence.database, options, trailer.finish_us),
         ..request(session, from, sequence.target.clone(), options)
     };
     open_held(session, &sequence)?;
@@ -357,11 +361,16 @@ pub fn log(
         position,
         // Replaces the files of an interrupted attempt.
         replace: true,
-        note: note(&sequence.database, options, reached_us),
+        note: RestoreNote {
+            // The log may turn out to be of another path of recovery.
+            unrecorded: true,
+            ..note(session, &sequence.database, options, reached_us)
+        },
         ..request(session, from, held.log_place(number), options)
     };
     let name = sequence.database.clone();
-    let report = run(session, (&name, "RESTORE LOG"), &request, options, out)?;
+    let start_us = session.server.setup.context.clock.wall_ns() / 1000;
+    let mut report = run(session, (&name, "RESTORE LOG"), &request, options, out)?;
     held.adopt_log(number).map_err(|e| refusal::of(&e.into()))?;
     let (before, after) = (
         timeline(sequence.timeline)?,
@@ -377,6 +386,11 @@ pub fn log(
     sequence.log_count = number;
     sequence.stop_at_us = stop;
     session.server.kept.keep_sequence(&sequence)?;
+    let of = (start_us, report.plain_bytes);
+    if let Err(warning) = record_accepted(&session.context(), &request, of) {
+        session.server.write_log("Restore", &warning);
+        report.run.history_failed = true;
+    }
     let falls_short = falls_short(options, reached_us);
     if falls_short && !options.no_recovery {
         out.say(message::BEFORE_STOP.plain())?;
