@@ -9,7 +9,7 @@ mod common;
 mod answers;
 
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use answers::{is_some_percent, mask, scripts, shop};
 use common::{longshore, longshore_in, text};
@@ -233,6 +233,33 @@ fn raised_errors_end_a_script_as_sqlcmd_does() {
         let said = text(&output.stdout);
         assert_eq!(output.status.code(), Some(code), "{script}: {said}");
         assert_eq!(said.lines().last(), Some(last), "{script}");
+    }
+}
+
+/// Goal: a pipe to `head` cuts a batch, and nobody takes that for a finished backup, with whichever options.
+#[test]
+fn a_reader_that_goes_away_ends_the_batch_with_a_failure() {
+    use std::io::{BufRead, BufReader};
+    let stage = Stage::new();
+    for options in [&["-b"][..], &["-b", "-t", "600"], &[]] {
+        let batch = "BACKUP DATABASE shop TO DISK = 'cut.bak' WITH STATS = 1, MAX_RATE = 20000";
+        let mut command = stage.command(&["-Q", batch]);
+        command.args(options);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = child.spawn().unwrap();
+        let mut first = String::new();
+        let mut reader = BufReader::new(child.stdout.take().unwrap());
+        reader.read_line(&mut first).unwrap();
+        assert!(first.contains("percent processed"), "{first}");
+        drop(reader);
+        let ended = child.wait_with_output().unwrap();
+        let aside = text(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(1), "{options:?}: {aside}");
+        assert!(aside.contains("the batch was ended"), "{aside}");
+        let names = std::fs::read_dir(stage.dir.path()).unwrap();
+        let names = names.map(|name| name.unwrap().file_name().into_string().unwrap());
+        let left: Vec<String> = names.filter(|name| name.contains("cut.bak")).collect();
+        assert!(left.is_empty(), "{left:?}");
     }
 }
 

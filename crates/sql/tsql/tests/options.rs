@@ -326,6 +326,11 @@ const ERRORS: Shown = Shown::By(
     "a_file_that_changes_ends_a_backup_or_marks_it_as_the_option_says",
 );
 
+const DAMAGE: Shown = Shown::By(
+    "tests/options.rs",
+    "a_set_of_damaged_data_comes_back_only_when_the_statement_goes_on_after_errors",
+);
+
 fn shown_in_backup(word: &str) -> Option<Shown> {
     const PLAIN: &str = "BACKUP DATABASE shop TO DISK = 'a.bak'";
     let here = |with| Some(Shown::Here(&[], PLAIN, with));
@@ -417,6 +422,7 @@ fn shown_in_restore(word: &str) -> Option<Shown> {
     const PLAIN: &str = "RESTORE DATABASE shop FROM DISK = 'a.bak' WITH REPLACE";
     let here = |with| Some(Shown::Here(&[MADE], PLAIN, with));
     match word {
+        "CONTINUE_AFTER_ERROR" => Some(DAMAGE),
         "BUFFERCOUNT" => {
             here("RESTORE DATABASE shop FROM DISK = 'a.bak' WITH REPLACE, BUFFERCOUNT = 3")
         }
@@ -554,6 +560,40 @@ fn every_option_that_is_honoured_changes_something() {
     }
 }
 
+/// The records of statements run one after the other while `path` grows.
+fn grown(stage: &Stage, path: &std::path::Path, text: String) -> longshore_tsql::Recorder {
+    std::fs::write(path, vec![7; 3 << 20]).unwrap();
+    let mut session = stage.session();
+    let running = std::thread::spawn(move || run(&mut session, &text));
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let mut file = std::fs::File::options().append(true).open(path).unwrap();
+    std::io::Write::write_all(&mut file, b"more").unwrap();
+    drop(file);
+    running.join().unwrap()
+}
+
+/// Goal: a set that was made from damaged data is restored only on demand, and the answer says so.
+#[test]
+fn a_set_of_damaged_data_comes_back_only_when_the_statement_goes_on_after_errors() {
+    use longshore_pipeline::SourceSpec;
+    let mut stage = Stage::new();
+    let path = stage.path("growing");
+    stage.more = vec![("growing", SourceSpec::Files(vec![path.clone()]))];
+    let backup = "BACKUP DATABASE growing TO DISK = 'marked.bak' WITH MAX_RATE = 1500000, CONTINUE_AFTER_ERROR";
+    let record = grown(&stage, &path, backup.into());
+    assert_eq!(numbers(&record).last(), Some(&3014), "{:?}", said(&record));
+    std::fs::write(&path, "newer").unwrap();
+    let mut session = stage.session();
+    let plain = "RESTORE DATABASE growing FROM DISK = 'marked.bak' WITH REPLACE";
+    let refused = run(&mut session, plain);
+    assert_eq!(numbers(&refused), [3182, 3013], "{:?}", said(&refused));
+    assert_eq!(std::fs::read(&path).unwrap(), b"newer");
+    let back = run(&mut session, &format!("{plain}, CONTINUE_AFTER_ERROR"));
+    assert_eq!(numbers(&back).last(), Some(&3014), "{:?}", said(&back));
+    assert!(numbers(&back).contains(&3188) && numbers(&back).contains(&3184));
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 3 << 20);
+}
+
 /// A file that grows while a slow backup reads it.
 #[test]
 fn a_file_that_changes_ends_a_backup_or_marks_it_as_the_option_says() {
@@ -566,15 +606,8 @@ fn a_file_that_changes_ends_a_backup_or_marks_it_as_the_option_says() {
         (", STOP_ON_ERROR", 3013),
         (", CONTINUE_AFTER_ERROR", 3014),
     ] {
-        std::fs::write(&path, vec![7; 3 << 20]).unwrap();
-        let mut session = stage.session();
         let text = format!("BACKUP DATABASE growing TO DISK = 'NUL' WITH MAX_RATE = 1500000{with}");
-        let running = std::thread::spawn(move || run(&mut session, &text));
-        std::thread::sleep(std::time::Duration::from_millis(500));
-        let mut file = std::fs::File::options().append(true).open(&path).unwrap();
-        std::io::Write::write_all(&mut file, b"more").unwrap();
-        drop(file);
-        let record = running.join().unwrap();
+        let record = grown(&stage, &path, text);
         assert_eq!(
             numbers(&record).last(),
             Some(&end),

@@ -240,6 +240,13 @@ fn exit_of(options: &Sql, terminal: &Terminal, ended: Result<(), ScriptEnd>) -> 
     match ended {
         _ if terminal.interrupt.load(Ordering::Relaxed) => Exit::Interrupted,
         Err(ScriptEnd::Failed) => Exit::No,
+        // What was asked for was not done to its end, whatever the options count as a failure.
+        Err(ScriptEnd::Closed) => {
+            output::to_stderr(
+                "longshore: whoever read the answer has gone, and the batch was ended; what had not finished is undone\n",
+            );
+            Exit::No
+        }
         _ if options.exit_on_error && terminal.failed => Exit::No,
         _ if options
             .severity_level
@@ -252,7 +259,7 @@ fn exit_of(options: &Sql, terminal: &Terminal, ended: Result<(), ScriptEnd>) -> 
             note_unnoticed(options, silent);
             Exit::Done
         }
-        Err(ScriptEnd::Asked | ScriptEnd::Closed) => Exit::Done,
+        Err(ScriptEnd::Asked) => Exit::Done,
     }
 }
 

@@ -191,6 +191,7 @@ messages! {
     3154 16 4 OTHER_DATABASE "The backup set holds a backup of a database other than the existing '{}' database."
     3156 16 3 CANNOT_RESTORE_TO "File '{}' cannot be restored to '{}'. Use WITH MOVE to identify a valid location for the file."
     3169 16 1 NEWER_VERSION "The database was backed up on a server running a newer version. That version is incompatible with this server: {}."
+    3182 16 2 MADE_DAMAGED "The backup set cannot be restored because the database was damaged when the backup occurred. Salvage attempts may exploit WITH CONTINUE_AFTER_ERROR."
     3184 10 1 RESTORED_DAMAGED "RESTORE WITH CONTINUE_AFTER_ERROR was successful but some damage was encountered. Inconsistencies in the database are possible."
     3187 16 1 NO_CHECKSUMS "RESTORE WITH CHECKSUM cannot be specified because the backup set does not contain checksum information."
     3188 10 1 SET_DAMAGED "The backup set was written with damaged data by a BACKUP WITH CONTINUE_AFTER_ERROR."

@@ -21,7 +21,9 @@ use longshore_pipeline::{
 
 use super::device::{DEVICES_MAX, devices, is_readable, reach, recorded};
 use super::options::{CompressionChoice, FILES_AND_GROUPS, Options, refused};
-use super::{FILES_SHOWN_MAX, LOG_FILE, encryption, ground, hear, media, object, processed};
+use super::{
+    FILES_SHOWN_MAX, LOG_FILE, encryption, ground, hear, media, object, processed, say_warnings,
+};
 use crate::flow::{Flow, Out, SYSTEM_DATABASES, Stop};
 use crate::message::{self, Message};
 use crate::moving::{Steps, watched};
@@ -497,9 +499,10 @@ fn say_end(
         let text = format!("{} {}", changed.path, changed.what);
         out.say(message::WARNING.with(&[&text]))?;
     }
-    for text in run.degraded() {
-        out.say(message::WARNING.with(&[text]))?;
-    }
+    // Files that changed are told one by one.
+    let is_count =
+        |text: &String| text.ends_with("files changed while they were read; the set is marked");
+    say_warnings(run, is_count, out)?;
     for (file, bytes) in files(session, database, request, report) {
         let line = message::FILE_PROCESSED;
         let line = line.with(&[&pages(bytes), &database.name, &file, &report.position]);

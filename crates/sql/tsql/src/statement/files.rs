@@ -2,18 +2,20 @@
 //!
 //! Invariants
 //! - They see and remove only what statements may name. Nothing outside of it is known to exist.
-//! - xp_delete_file removes backup media of Longshore's only, and no file of a database, an archive or the server.
+//! - xp_delete_file removes backup media of Longshore's only, and no file of a database, an archive, a set at a target or the
+//!   server.
 //!
 //! Leaves to others: which paths may be named (`ground.rs`, `device.rs`).
 
 use std::path::{Path, PathBuf};
 
 use longshore_io::FileKind;
+use longshore_landing::{PathList, directory};
 use longshore_media::{DeviceSpec, MediaSet};
 
 use super::arguments::Arguments;
 use super::device::named_path;
-use super::{ground, media};
+use super::{ground, media, some_of};
 use crate::convert::convert;
 use crate::flow::{Flow, Out};
 use crate::message::{self, Message};
@@ -188,32 +190,53 @@ pub(super) fn delete_files(session: &mut Session, arguments: &Arguments, out: &m
         };
         found.retain(fits);
     }
+    let mut kept = PathList::default();
     for path in found {
         if session.is_cancelled() {
             return Err(message::ABORTED.plain().into());
         }
-        delete_one(session, &path, before)?;
+        if delete_one(session, &path, before)? == Fate::Kept {
+            kept.add(path);
+        }
+    }
+    if kept.count > 0 {
+        let text = format!(
+            "{} files are of sets at targets or of WAL archives and stay, since others depend on them: {}; `longshore expire` \
+             removes what the configuration no longer keeps",
+            kept.count,
+            some_of(kept.count, kept.first.iter().map(|path| path.display()))
+        );
+        out.say(message::WARNING.with(&[&text]))?;
     }
     Ok(out.done(Command::Execute, None)?)
 }
 
-/// Removes a file that is old enough and a backup; others stay. Errors: it cannot be removed.
-fn delete_one(session: &Session, path: &Path, before_us: i64) -> Result<(), Message> {
+/// What became of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Removed,
+    /// It is too new, no backup, or not for statements.
+    NotMeant,
+    /// It is an old backup, of a target or an archive.
+    Kept,
+}
+
+/// Removes a file that is old enough and a backup, unless a target or an archive has it; others stay. Errors: it cannot
+/// be removed.
+fn delete_one(session: &Session, path: &Path, before_us: i64) -> Result<Fate, Message> {
     let server = &session.server;
     let storage = &*server.setup.context.storage;
     let Ok(stat) = storage.stat(path) else {
-        return Ok(());
+        return Ok(Fate::NotMeant);
     };
     let is_old = stat.mtime_ns / 1000 < before_us;
     let real = ground::real(storage, path);
     let inside = |plot: &ground::Plot| real.starts_with(&plot.path);
     let is_taken = ground::plots(server, None).iter().any(inside)
         || ground::cluster(storage, &real, false).is_some()
-        // Sets and archives of targets go by retention, which keeps what others need.
-        || real.ancestors().any(|above| longshore_landing::directory(storage, above).is_some())
         || !ground::is_reachable(server, path);
     if !is_old || is_taken {
-        return Ok(());
+        return Ok(Fate::NotMeant);
     }
     // One stripe of many has a label, too.
     let device = media::open(session, &[DeviceSpec::File(path.into())]);
@@ -221,10 +244,15 @@ fn delete_one(session: &Session, path: &Path, before_us: i64) -> Result<(), Mess
         .first()
         .is_some_and(|d| MediaSet::label(&**d).is_ok());
     if !is_backup {
-        return Ok(());
+        return Ok(Fate::NotMeant);
+    }
+    // Sets and archives of targets go by retention, which keeps what others need.
+    let mut around = real.ancestors().skip(1);
+    if around.any(|dir| directory(storage, dir).is_some()) {
+        return Ok(Fate::Kept);
     }
     let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
-        return Ok(());
+        return Ok(Fate::NotMeant);
     };
     let removed = storage.dir(parent).and_then(|dir| {
         dir.remove_file(Path::new(name))?;
@@ -233,5 +261,6 @@ fn delete_one(session: &Session, path: &Path, before_us: i64) -> Result<(), Mess
     removed.map_err(|e| {
         let text = format!("xp_delete_file: cannot remove {}: {e}", path.display());
         message::OWN.with(&[&text])
-    })
+    })?;
+    Ok(Fate::Removed)
 }

@@ -49,11 +49,11 @@ mod trace;
 mod undo;
 mod wait;
 
-use longshore_pipeline::{mb_per_s, pages};
+use longshore_pipeline::{Run, mb_per_s, pages};
 
 use crate::convert;
-use crate::flow::Out;
-use crate::message::{Message, OBJECT_UNKNOWN, PERCENT_PROCESSED, PROCESSED};
+use crate::flow::{Flow, Out};
+use crate::message::{self, Message, OBJECT_UNKNOWN, PERCENT_PROCESSED, PROCESSED};
 use crate::moving::{News, Steps};
 use crate::session::Session;
 use crate::sink::{Command, ReceiverGone};
@@ -91,6 +91,37 @@ pub(crate) fn type_of(name: &TypeName) -> Result<Type, Message> {
     let found = convert::type_of(&name.name, &name.sizes);
     let found = found.ok_or_else(|| OBJECT_UNKNOWN.with(&[&name]))?;
     Ok(found.declared())
+}
+
+/// The first of `count` names, and how many more there are.
+fn some_of(count: u64, first: impl Iterator<Item = impl std::fmt::Display>) -> String {
+    let mut names: Vec<String> = first.map(|name| name.to_string()).collect();
+    let more = count.saturating_sub(names.len() as u64);
+    if more > 0 {
+        names.push(format!("and {more} more"));
+    }
+    names.join(", ")
+}
+
+/// The most warnings of a run that are said one by one.
+const WARNINGS_SHOWN_MAX: usize = 16;
+
+/// The warnings of a run, such as names that vanished or attributes that were lost. `has_own`: those that a message of its
+/// own tells.
+fn say_warnings(run: &Run, has_own: impl Fn(&String) -> bool, out: &mut Out) -> Flow {
+    // The history's failure is the last one and has a number, as the mark of a damaged set has.
+    let said = run.warnings.len() - usize::from(run.history_failed && !run.warnings.is_empty());
+    let is_told = |text: &&String| !text.ends_with("(3188)") && !has_own(text);
+    let told: Vec<&String> = run.warnings[..said].iter().filter(is_told).collect();
+    for text in told.iter().take(WARNINGS_SHOWN_MAX) {
+        out.say(message::WARNING.with(&[text]))?;
+    }
+    if told.len() > WARNINGS_SHOWN_MAX {
+        let more = told.len() - WARNINGS_SHOWN_MAX;
+        let text = format!("{more} more warnings are in the error log");
+        out.say(message::WARNING.with(&[&text]))?;
+    }
+    Ok(())
 }
 
 /// 3014; the rate is truncated after three decimals, as in SQL Server.

@@ -347,9 +347,13 @@ impl OptionUse<'_> {
         }
     }
 
-    /// Microseconds since 1970.
+    /// Microseconds since 1970. A text without anything in it is no moment: converted, it would be the year 1900, and a set that
+    /// expired then is not protected.
     fn moment(&self) -> Result<i64, Message> {
         let text = self.text(NAME_MAX)?;
+        if text.trim().is_empty() {
+            return Err(self.invalid());
+        }
         // A variable of another type than a text has said which number is the day.
         let order = match self.operand()? {
             Operand::Variable(name) if !self.session.typed_variable(name)?.kind.is_text() => {

@@ -26,7 +26,7 @@ use longshore_pipeline::{
 use super::device::{devices, named_path, reach};
 use super::options::{FILES_AND_GROUPS, Options, refused};
 use super::restoring::{
-    ARCHIVES_NOTHING, RestoreMessages, goes_on_archiving, request, run, say_end,
+    ARCHIVES_NOTHING, FILES, RestoreMessages, goes_on_archiving, request, run, say_end,
 };
 use super::{encryption, ground, hear, media, sequence};
 use crate::flow::{Flow, Out, Stop};
@@ -38,7 +38,6 @@ use crate::session::Session;
 use crate::sink::Command;
 use crate::syntax::{Applies, Name, Part, Restore, RestoreWhat};
 
-const FILES: u8 = 1;
 const SQLITE: u8 = 2;
 const POSTGRES: u8 = 3;
 
@@ -125,6 +124,8 @@ struct RestoreDestination {
     source: SourceSpec,
     /// It already belongs to the database of this name.
     own: bool,
+    /// The target is one directory, and all of it is the database afterwards.
+    whole: bool,
 }
 
 impl RestoreDestination {
@@ -214,6 +215,7 @@ impl FullRestore {
     ) -> Result<FullRestore, Stop> {
         let header = &set.header;
         let trailer = set.trailer.clone().unwrap_or_default();
+        sequence::check_damage(options, &trailer)?;
         sequence::check_stop(options, header, &trailer)?;
         let waiting = session.server.kept.sequence(&name);
         let existing = session.server.database(&name);
@@ -291,7 +293,8 @@ impl FullRestore {
             let text = format!("{}: {ARCHIVES_NOTHING}", self.request.target.display());
             out.say(message::DETAIL.with(&[&text]))?;
         }
-        let messages = RestoreMessages::of(&report, &self.request, header);
+        let mut messages = RestoreMessages::of(&report, &self.request, header);
+        messages.whole = self.place.whole;
         say_end(session, &self.name, &messages, out)
     }
 }
@@ -514,6 +517,10 @@ fn place(
         SQLITE => SourceSpec::Sqlite(path.clone()),
         _ => SourceSpec::Files(vec![path.clone()]),
     };
+    // Roots that are listed one by one have neighbours that belong to others.
+    let listed =
+        existing.is_some_and(|d| matches!(&d.source, SourceSpec::Files(all) if all.len() > 1));
+    let whole = single.is_none() && !(is_own && listed);
     let (target, moves) = match single {
         None => (path, Vec::new()),
         Some(root) => {
@@ -526,6 +533,7 @@ fn place(
         moves,
         source,
         own: is_own,
+        whole,
     })
 }
 

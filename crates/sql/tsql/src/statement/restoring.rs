@@ -8,11 +8,12 @@
 //!
 //! Leaves to others: what each statement may replace (`restore.rs`), and the restore itself (`pipeline`).
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use longshore_catalog::HistoryQuery;
-use longshore_landing::{HeldCluster, taken_tablespaces, told_of_taken};
-use longshore_media::{BackupType, DeviceSpec, SetHeader};
+use longshore_landing::{HeldCluster, PathList, standing, taken_tablespaces, told_of_taken};
+use longshore_media::{BackupType, DeviceSpec, Item, SetHeader};
 use longshore_pipeline::{
     Limits, Offload, Report, Request, RestoreReport, RestoreRequest, SourceSpec, pages,
 };
@@ -20,7 +21,7 @@ use longshore_pipeline::{
 use super::backup::server_settings;
 use super::device::recorded;
 use super::options::Options;
-use super::{FILES_SHOWN_MAX, hear, media, processed};
+use super::{FILES_SHOWN_MAX, hear, media, processed, say_warnings, some_of};
 use crate::flow::{Flow, Out, Stop};
 use crate::message;
 use crate::moving::{Steps, watched};
@@ -90,6 +91,9 @@ fn newest(
     (found.set == newest.set).then_some(found)
 }
 
+/// The number of the kind of sets that are made from files.
+pub(super) const FILES: u8 = 1;
+
 /// The note about a copy that does not archive.
 pub(super) const ARCHIVES_NOTHING: &str = "it archives nothing (archive_mode = 'off' in its postgresql.auto.conf): \
      remove the line when it has replaced the original, or has its own archive";
@@ -158,6 +162,8 @@ pub(super) struct RestoreMessages<'a> {
     header: &'a SetHeader,
     /// The files with a line of their own; `None`: those of the set.
     pub files: Option<Vec<(String, u64)>>,
+    /// Whether the target is the database's own directory, so that all names in it are its.
+    pub whole: bool,
 }
 
 impl<'a> RestoreMessages<'a> {
@@ -171,8 +177,58 @@ impl<'a> RestoreMessages<'a> {
             request,
             header,
             files: None,
+            whole: false,
         }
     }
+}
+
+/// Says in which names a restored tree differs from its backup and from what was there: names that went with what was
+/// replaced, and names that stay though the set does not have them.
+fn say_names(session: &Session, said: &RestoreMessages, out: &mut Out) -> Flow {
+    let (report, request) = (said.report, said.request);
+    if said.header.source_kind != FILES {
+        return Ok(());
+    }
+    if let Some(count) = report.removed_names.filter(|count| *count > 0) {
+        let names = some_of(count, report.removed.iter());
+        let text = format!(
+            "{count} names that the set does not have went with what was replaced: {names}"
+        );
+        out.say(message::WARNING.with(&[&text]))?;
+    }
+    let stay = match said.whole {
+        true => surviving(session, request, said.header.position).unwrap_or_default(),
+        false => PathList::default(),
+    };
+    if stay.count > 0 {
+        let names = some_of(stay.count, stay.first.iter().map(|path| path.display()));
+        let text = format!(
+            "{} names that the set does not have stay: {names}",
+            stay.count
+        );
+        out.say(message::WARNING.with(&[&text]))?;
+    }
+    Ok(())
+}
+
+/// The names directly in the target that the set does not have; everything below the set's own names was replaced. `None`
+/// if they cannot be known.
+fn surviving(session: &Session, request: &RestoreRequest, position: u32) -> Option<PathList> {
+    let target = &request.target;
+    let dir = session.server.setup.context.storage.dir(target).ok()?;
+    let mut names: BTreeSet<_> = standing(&*dir, target).ok()?.into_iter().collect();
+    let media = media::readable(session, &request.devices)?;
+    let meet = |item: Item| {
+        if let Item::Entry(entry) = item
+            && let Some(first) = entry.path.iter().next()
+        {
+            names.remove(first);
+        }
+    };
+    media.items(position, meet).ok()?;
+    let mut stay = PathList::default();
+    names.iter().for_each(|name| stay.add(target.join(name)));
+    Some(stay)
 }
 
 pub(super) fn say_end(
@@ -198,19 +254,24 @@ pub(super) fn say_end(
     }
     if report.damaged {
         out.say(message::SET_DAMAGED.plain())?;
+        out.say(message::RESTORED_DAMAGED.plain())?;
     }
-    for text in report.run.degraded() {
-        out.say(message::WARNING.with(&[text]))?;
-    }
+    let storage = &*session.server.setup.context.storage;
+    let taken: Vec<String> = match report.tablespaces_taken {
+        0 => Vec::new(),
+        _ => taken_tablespaces(storage, &request.target)
+            .iter()
+            .map(told_of_taken)
+            .collect(),
+    };
+    say_names(session, said, out)?;
+    say_warnings(&report.run, |text| taken.contains(text), out)?;
     if request.cluster.no_subscriptions && !report.subscriptions.is_empty() {
         let text = format!("{}: {RUNS_NO_SUBSCRIPTIONS}", request.target.display());
         out.say(message::DETAIL.with(&[&text]))?;
     }
-    if report.tablespaces_taken > 0 {
-        let storage = &*session.server.setup.context.storage;
-        for made in taken_tablespaces(storage, &request.target) {
-            out.say(message::DETAIL.with(&[&told_of_taken(&made)]))?;
-        }
+    for text in &taken {
+        out.say(message::DETAIL.with(&[text]))?;
     }
     if report.run.history_failed {
         out.say(message::HISTORY_FAILED.plain())?;

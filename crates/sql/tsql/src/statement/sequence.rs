@@ -74,6 +74,14 @@ pub fn check_stop(
     }
 }
 
+/// Refuses a set that was made from damaged data, unless the statement goes on after errors: 3182.
+pub fn check_damage(options: &Options, trailer: &SetTrailer) -> Result<(), Message> {
+    match trailer.damaged && !options.continue_after_error {
+        true => Err(message::MADE_DAMAGED.plain()),
+        false => Ok(()),
+    }
+}
+
 /// Whether the restored WAL ends before STOPAT: then more must follow, even WITH RECOVERY (4322).
 pub fn falls_short(options: &Options, reached_us: i64) -> bool {
     stop_us(options).is_some_and(|stop| stop > reached_us)
@@ -262,6 +270,7 @@ pub fn differential(
     let (mut sequence, lock) = waiting(session, name)?;
     let header = &set.header;
     let trailer = set.trailer.clone().unwrap_or_default();
+    check_damage(options, &trailer)?;
     check_stop(options, header, &trailer)?;
     let fits = |parent| sequence.sets.contains(&parent);
     if !header.parent.is_some_and(fits) {
@@ -347,6 +356,7 @@ pub fn log(
     let position = options.position.unwrap_or(1);
     let set = opened.set(position).map_err(|e| refusal::media(&e))?;
     let (header, trailer) = (set.header, set.trailer.unwrap_or_default());
+    check_damage(options, &trailer)?;
     check_log(&sequence, &header, &trailer, opened.device(0))?;
     check_moves(session, &sequence, options)?;
     let stop = stop_us(options);

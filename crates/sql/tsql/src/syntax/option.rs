@@ -124,7 +124,7 @@ options! {
     BufferCount "BUFFERCOUNT" Number [BACKUP RESTORE VERIFY_ONLY] YES, YES
     Checksum "CHECKSUM" Flag [BACKUP READ] Fate::Accepted("every set has checksums"), Fate::Accepted("checksums are always verified")
     Compression "COMPRESSION" Compression [BACKUP] YES, NOT
-    ContinueAfterError "CONTINUE_AFTER_ERROR" Flag [BACKUP READ] YES, Fate::Refused("a restore stops at damage; VERIFYONLY always continues")
+    ContinueAfterError "CONTINUE_AFTER_ERROR" Flag [BACKUP READ] YES, YES
     CopyOnly "COPY_ONLY" Flag [BACKUP] YES, NOT
     Credential "CREDENTIAL" Text [BACKUP READ] YES, YES
     DbName "DBNAME" Text [RESTORE_DATABASE] NOT, SNAPSHOTS
