@@ -146,7 +146,7 @@ fn replace_removes_the_cluster_of_the_set_and_nothing_else() {
     let vault = stage.path("vault");
     std::fs::create_dir_all(vault.join("sub")).unwrap();
     std::fs::write(vault.join("notes.txt"), "kept").unwrap();
-    // A name of data directories makes none.
+    // Backups are told before all else.
     let full = stage.path("full-of-backups");
     std::fs::create_dir_all(full.join("base")).unwrap();
     std::fs::copy(&media[0], full.join("monday.bak")).unwrap();
@@ -154,7 +154,7 @@ fn replace_removes_the_cluster_of_the_set_and_nothing_else() {
     for (to, why) in [
         (theirs, "its system identifier is"),
         (&*vault, "is no data directory of PostgreSQL"),
-        (&*full, "is no data directory of PostgreSQL"),
+        (&*full, "monday.bak"),
     ] {
         for more in [&["--replace", "--dry-run"][..], &["--replace"]] {
             let said = refused(stage.restore(&media, to).args(more));

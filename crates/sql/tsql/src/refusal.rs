@@ -111,7 +111,9 @@ fn landing(refused: &LandingError, error: &Error) -> Vec<Message> {
         LandingError::TargetKept { path, .. }
         | LandingError::Mounted { path }
         | LandingError::ForeignLog { path, .. }
-        | LandingError::Cluster(ClusterError::NoDataDirectory { path }) => {
+        | LandingError::Cluster(
+            ClusterError::NoDataDirectory { path } | ClusterError::NotReplaced { path, .. },
+        ) => {
             let path = path.display();
             with_own(message::CANNOT_RESTORE_TO.with(&[&path, &path]), error)
         }
