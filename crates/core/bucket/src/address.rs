@@ -84,8 +84,9 @@ impl Address {
             true => key(""),
             false => key(url.key()),
         };
+        let named = named.and_then(|key| fit(url.scheme(), key));
         let key = named.map_err(|why| Error::Address {
-            text: text.clone(),
+            text: without_signature(&text).to_owned(),
             why,
         })?;
         let access = access.clone();
@@ -170,10 +171,16 @@ impl Address {
         if let Some(given) = &self.given {
             return Ok((given.url.scheme(), given.url.bucket(), given.key.clone()));
         }
+        let shown = without_signature(&self.text);
         let wrong = |why| Error::Address {
-            text: self.text.clone(),
+            text: shown.to_owned(),
             why,
         };
+        if shown.len() < self.text.len() {
+            return Err(wrong(
+                "a signature follows the ?, and would be a part of the object's name: give it in the environment or a `credentials_file`",
+            ));
+        }
         let Some((scheme, server, rest)) = Scheme::split(&self.text) else {
             return Err(wrong("only s3://, az:// and gs:// addresses are supported"));
         };
@@ -184,8 +191,31 @@ impl Address {
         }
         let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
         scheme.check(bucket).map_err(wrong)?;
-        let path = self::key(key).map_err(wrong)?;
-        Ok((scheme, bucket, path))
+        let path = self::key(key).and_then(|key| fit(scheme, key));
+        Ok((scheme, bucket, path.map_err(wrong)?))
+    }
+}
+
+/// The text up to the query of an address that somebody signed, as portals give it to be copied.
+fn without_signature(text: &str) -> &str {
+    const SIGNED: [&str; 4] = ["sig=", "Signature=", "Credential=", "X-Amz-"];
+    match text.split_once('?') {
+        Some((address, query)) if SIGNED.iter().any(|sign| query.contains(sign)) => address,
+        _ => text,
+    }
+}
+
+/// Errors: this store would give the object another name.
+fn fit(scheme: Scheme, key: Path) -> Result<Path, &'static str> {
+    let dots = |part: &str| part.ends_with('.');
+    match scheme {
+        Scheme::Azure if key.as_ref().contains('\\') => {
+            Err("Azure takes a backslash for /, so nobody would find the object again")
+        }
+        Scheme::Azure if key.as_ref().split('/').any(dots) => {
+            Err("Azure does not keep a dot at the end of a name's part")
+        }
+        _ => Ok(key),
     }
 }
 
@@ -243,6 +273,35 @@ mod tests {
         }
         assert_eq!(Address::of("S3://abc/k"), Address::of("s3://abc/k"));
         assert_ne!(Address::of("s3://abc/K"), Address::of("s3://abc/k"));
+    }
+
+    #[test]
+    fn a_name_that_the_store_would_change_and_a_signed_address_are_refused() {
+        let refused = |text: &str| {
+            let refused = Address::of(text).unwrap().parts().unwrap_err();
+            refused.to_string()
+        };
+        for text in ["az://abc/a\\b", "az://abc/a./b", "az://abc/b."] {
+            assert!(refused(text).contains("Azure"), "{text}");
+            assert!(
+                Address::of(&text.replace("az:", "s3:"))
+                    .unwrap()
+                    .parts()
+                    .is_ok()
+            );
+        }
+        for text in [
+            "az://abc/x.bak?sv=1&sig=SECRET",
+            "s3://abc/x.bak?X-Amz-Signature=SECRET",
+            "https://account.blob.core.windows.net/abc/x.bak?sig=SECRET",
+        ] {
+            let refused = refused(text);
+            assert!(
+                !refused.contains("SECRET") && refused.contains("x.bak"),
+                "{refused}"
+            );
+        }
+        assert!(Address::of("s3://abc/what?.bak").unwrap().parts().is_ok());
     }
 
     #[test]

@@ -19,7 +19,7 @@ use uuid::Uuid;
 use super::devices;
 use super::shelves::Row;
 use crate::context::Context;
-use crate::key_places::{self, KeyLook};
+use crate::key_places::{self, KeyLook, KeyState};
 
 /// The identifier of a set with detached keys.
 pub fn set_of(entry: &BackupEntry) -> Option<[u8; 16]> {
@@ -45,8 +45,16 @@ pub fn judge(rows: &mut [Row], listing: &Listing, (target, context): (&str, &Con
     }
     // The configuration was checked when it was read; what a place says is told below.
     let places = places_of(target, context).unwrap_or_default();
+    let all = key_places::all(context, &[]).unwrap_or_default();
     for (row, entry) in rows.iter_mut().zip(&listing.sets) {
-        row.keys = set_of(entry).map(|set| KeyLook::of(&set, &places, &entry.objects).state);
+        row.keys =
+            set_of(entry).map(
+                |set| match KeyLook::of(&set, &places, &entry.objects).state {
+                    // Readers look at the places of all targets.
+                    KeyState::Missing => KeyLook::of(&set, &all, &entry.objects).state,
+                    state => state,
+                },
+            );
     }
 }
 

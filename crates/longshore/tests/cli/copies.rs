@@ -326,6 +326,32 @@ fn check_tells_of_a_whole_copy_of_a_backup_that_was_found_damaged() {
 }
 
 #[test]
+fn check_fails_for_a_copy_that_was_found_damaged() {
+    let stage = configured();
+    stage.line("backup sales").exits(0);
+    stage.line("copy").exits(0);
+    let before = stage.line("check sales").code;
+    assert_ne!(before, 1);
+    let label = stage.names("disk1/sales").remove(0);
+    let copy = stage.path(format!("away/sales/{label}/family-1.bak"));
+    let whole = std::fs::read(&copy).unwrap();
+    damage(&copy);
+    stage
+        .line("verify --database sales --target offsite")
+        .exits(1);
+    stage
+        .line("check sales")
+        .exits(1)
+        .says(&format!("offsite: {label} "))
+        .says("longshore copy sales --to offsite");
+    std::fs::write(&copy, whole).unwrap();
+    stage
+        .line("verify --database sales --target offsite")
+        .exits(0);
+    stage.line("check sales").exits(before);
+}
+
+#[test]
 fn each_target_keeps_by_its_own_retention_and_info_and_check_know_copies() {
     let stage = configured();
     for _ in 0..3 {

@@ -370,6 +370,24 @@ fn a_copy_has_keys_of_its_own_only_where_its_target_has_places() {
     assert_eq!(objects(&stage, "keys3"), objects(&stage, "keys1"));
     let again = json(&stage.line("copy sales --json").exits(0));
     assert_eq!(again["databases"][0]["key_object_count"], 0);
+    // The copy's own place is looked at, too.
+    let name = objects(&stage, "keys3").pop().unwrap();
+    let lost = stage.path("keys3").join(&name);
+    let kept = stage.path(&name);
+    std::fs::rename(&lost, &kept).unwrap();
+    stage
+        .line("check sales")
+        .exits(5)
+        .says("offsite: ")
+        .says("in places of other targets alone");
+    for dir in ["keys1", "keys2"] {
+        std::fs::rename(stage.path(dir).join(&name), stage.path(dir).join("away")).unwrap();
+    }
+    stage.line("check sales").exits(1).says(&format!(
+        "offsite: {}: its keys",
+        labels(&stage, "offsite")[0]
+    ));
+    std::fs::rename(&kept, &lost).unwrap();
     for dir in ["keys1", "keys2"] {
         std::fs::remove_dir_all(stage.path(dir)).unwrap();
     }

@@ -17,6 +17,7 @@ use super::super::info;
 use super::super::results::age_text;
 use super::super::{devices, shelves};
 use super::depth::CheckDepth;
+use super::keys;
 use super::notes::{Notes, told};
 use crate::context::Context;
 use longshore_terminal::failure::{Exit, Failure};
@@ -38,6 +39,8 @@ pub(super) fn look(
         match there {
             Ok((found, there)) => {
                 compare(copy, (shelf, listing), &found, depth, context, notes);
+                bad(&there, &found, notes);
+                keys::of_copies(&found, (copy, context), notes);
                 wal(&there, &found, context, notes);
                 behind(shelf, &there, depth, context, notes);
             }
@@ -102,6 +105,23 @@ fn compare(
         let count = steps.iter().filter(copied).count();
         let all = facts.iter().filter(|set| set.is_whole()).count();
         notes.good("copies", format!("{copy}: {count} of {all} backups"));
+    }
+}
+
+/// Copies that a verification or a drill found not to be good. The next copy takes them for there.
+fn bad(there: &Shelf, found: &Listing, notes: &mut Notes) {
+    let (copy, database) = (&there.target.name, &there.database);
+    for set in &found.sets {
+        if let Some(what) = &set.found_bad {
+            let label = &set.label;
+            notes.bad(
+                "copies",
+                format!(
+                    "{copy}: {label} {what}. Verify it again (`longshore verify --database {database} --target {copy} --label {label}`); \
+                     if it stays damaged, remove what is under this label there by hand, and run `longshore copy {database} --to {copy}`"
+                ),
+            );
+        }
     }
 }
 
