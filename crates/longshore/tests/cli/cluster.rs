@@ -66,6 +66,7 @@ fn a_cluster_is_backed_up_checked_drilled_and_expired_by_its_name() {
         assert!(drilled.out.contains(part), "{part}: {}", drilled.out);
     }
     assert_eq!(stage.names("work"), Vec::<String>::new());
+    stage.line("wal create --database main").exits(0);
     // No archiver is running.
     server.psql("select pg_switch_wal()");
     server.wait_for("select failed_count > 0 from pg_stat_archiver", "t");
@@ -119,7 +120,6 @@ fn a_cluster_is_backed_up_checked_drilled_and_expired_by_its_name() {
             .unwrap();
         assert!(status.success(), "{BINARY} wal push {name}");
     };
-    stage.line("wal create --database main").exits(0);
     let first = server.psql("select pg_walfile_name(pg_switch_wal())");
     push(&first);
     let arriving = std::thread::scope(|scope| {

@@ -63,6 +63,12 @@ impl<'a> Archive<'a> {
         }
     }
 
+    /// Whether an archive is there, even if nothing was archived yet.
+    fn is_made(&self) -> bool {
+        let found = WalArchive::existing(&*self.context.storage, &self.path);
+        !matches!(found, Err(WalError::NotAnArchive { .. }))
+    }
+
     /// Checks that segments are contiguous when no backups tell which are needed.
     fn look(&self, notes: &mut Notes) {
         let path = self.path.display();
@@ -289,6 +295,8 @@ fn arrival(
 ) -> Option<Archiver> {
     let is_empty = |a: &Archive<'_>| a.wal.is_none() && matches!(a.open(), Ok(None));
     if archive.is_none_or(is_empty) {
+        // One that `wal create` has made is still empty, and meant.
+        let is_made = archive.is_some_and(Archive::is_made);
         if facts.archive_mode == "off" {
             notes.look(
                 "archive",
@@ -296,12 +304,14 @@ fn arrival(
             );
             return None;
         }
-        notes.good(
-            "archive",
-            "archive_command archives elsewhere, and backups hold the WAL that they need: a restore by Longshore goes to the end of \
-             a backup; with [database.NAME.wal] it goes to any moment",
-        );
-        return archiver(connection, None, notes);
+        if !is_made {
+            notes.good(
+                "archive",
+                "archive_command archives elsewhere, and backups hold the WAL that they need: a restore by Longshore goes to the end \
+                 of a backup; with [database.NAME.wal] it goes to any moment",
+            );
+            return archiver(connection, None, notes);
+        }
     }
     let archive = archive?;
     match nobody_archives(connection, &facts.archive_mode) {
