@@ -437,7 +437,7 @@ const WIDE: &[(&str, usize, &str)] = &[
     ),
     (
         "repository/Place",
-        19,
+        20,
         "a place of backups also keeps what is marked, recorded and stopped there",
     ),
     ("tsql/Calls", 9, "a call's arguments are leaves"),

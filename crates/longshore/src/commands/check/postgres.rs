@@ -133,7 +133,7 @@ impl<'a> Archive<'a> {
         if runs.iter().any(has) {
             return None;
         }
-        // What is owed is in a copy.
+        // A copy has what is owed.
         let owed = of_server(&self.database, self.context);
         if owed.is_some_and(|owed| !owed.debts.is_empty() || owed.unknown.is_some()) {
             return None;
