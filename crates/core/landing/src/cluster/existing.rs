@@ -3,6 +3,11 @@
 //!
 //! Such a link proves nothing: a copied data directory has the links of its origin. It is shown to the operator, who
 //! decides.
+//!
+//! Invariants
+//! - Nothing is taken for the set's cluster without its system identifier, or the note of an interrupted restore.
+//!
+//! Leaves to others: whether a server runs there (`running.rs`), and changing anything (`mod.rs`, `in_place.rs`).
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -138,6 +138,7 @@ fn prove_it(
         data,
         bin_dir: Some(whole.bin_dir.path()),
         users: &users,
+        timeline: None,
         cancel,
     };
     prove(&trial, &mut proofs)?;
@@ -416,7 +417,7 @@ fn indexes_that_call_the_databases_functions_are_distinguished_from_others() {
         bin_dir,
     )
     .unwrap();
-    let mut running = cluster.start(&scratch).unwrap();
+    let mut running = cluster.start(&scratch, None).unwrap();
     let never = AtomicBool::new(false);
     assert!(cluster.wait(&mut running, &never).unwrap());
     let users = ["postgres".to_owned()];
