@@ -402,7 +402,7 @@ fn parents(line: &str) -> Vec<&str> {
 const WIDE: &[(&str, usize, &str)] = &[
     (
         "io/Dir",
-        23,
+        25,
         "an open directory is one thing that is read, changed and synced; readers can take DirRead",
     ),
     (
@@ -412,7 +412,7 @@ const WIDE: &[(&str, usize, &str)] = &[
     ),
     (
         "io/DirIdentity",
-        9,
+        11,
         "a thing that has an identity is found by the reading",
     ),
     (

@@ -168,20 +168,10 @@ pub trait DirRead {
     /// write to it. On a network file system, and on FUSE, programs may use another machine or another mount, which
     /// the system cannot detect. An empty name asks for the files in this directory.
     fn keeps_locks(&self, name: &Path) -> io::Result<bool>;
-
-    /// Marks this directory, without writing to it, as one whose tree is being read, until the answer is dropped. Any number
-    /// of readers can mark it at one time. Other machines may not see the mark.
-    fn mark_read(&self) -> io::Result<Box<dyn Send + Sync>> {
-        Ok(Box::new(()))
-    }
-
-    /// Whether a reader, also of this process, has marked this directory.
-    fn is_marked_read(&self) -> io::Result<bool> {
-        Ok(false)
-    }
 }
 
-/// The identity of the file, and of the mount, behind a name. Both defaults know less than Linux can tell.
+/// The identity of the file, and of the mount, behind a name, and marks on this directory itself. The defaults know less than
+/// Linux can tell.
 pub trait DirIdentity: DirRead {
     /// When the file `name` was created, in nanoseconds since the Unix epoch; a symbolic link is not followed. `None` if
     /// the file system does not record it. A file that got the inode number of a removed one has another time.
@@ -194,6 +184,17 @@ pub trait DirIdentity: DirRead {
     /// system (a bind mount). Numbers are used again after an unmount.
     fn mount_id(&self, name: &Path) -> io::Result<u64> {
         Ok(self.stat(name)?.dev)
+    }
+
+    /// Marks this directory, without writing to it, as one whose tree is being read, until the answer is dropped. Any number
+    /// of readers can mark it at one time. Other machines may not see the mark.
+    fn mark_read(&self) -> io::Result<Box<dyn Send + Sync>> {
+        Ok(Box::new(()))
+    }
+
+    /// Whether a reader, also of this process, has marked this directory.
+    fn is_marked_read(&self) -> io::Result<bool> {
+        Ok(false)
     }
 }
 

@@ -241,8 +241,12 @@ fn raised_errors_end_a_script_as_sqlcmd_does() {
 fn a_reader_that_goes_away_ends_the_batch_with_a_failure() {
     use std::io::{BufRead, BufReader};
     let stage = Stage::new();
+    let db = rusqlite::Connection::open(stage.path("shop.db")).unwrap();
+    db.execute_batch("CREATE TABLE large (x); INSERT INTO large VALUES (randomblob(3000000))")
+        .unwrap();
     for options in [&["-b"][..], &["-b", "-t", "600"], &[]] {
-        let batch = "BACKUP DATABASE shop TO DISK = 'cut.bak' WITH STATS = 1, MAX_RATE = 20000";
+        let batch = "BACKUP DATABASE shop TO DISK = 'cut.bak' \
+            WITH STATS = 1, MAXTRANSFERSIZE = 65536, MAX_RATE = 500000";
         let mut command = stage.command(&["-Q", batch]);
         command.args(options);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped());

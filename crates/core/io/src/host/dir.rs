@@ -116,6 +116,17 @@ impl DirIdentity for HostDir {
             },
         }
     }
+
+    fn mark_read(&self) -> io::Result<Box<dyn Send + Sync>> {
+        let own = self.again()?;
+        record_lock::set(&own, READ_MARK, libc::F_RDLCK)?;
+        Ok(Box::new(own))
+    }
+
+    fn is_marked_read(&self) -> io::Result<bool> {
+        // A write lock conflicts with every reader's. It is asked for only: a directory cannot be opened to take one.
+        record_lock::conflicts(self.again()?, READ_MARK, libc::F_WRLCK)
+    }
 }
 
 impl DirRead for HostDir {
@@ -197,17 +208,6 @@ impl DirRead for HostDir {
         let dir = self.fd.as_fd();
         let named = beneath::open(dir, &name, OFlags::PATH, Mode::empty(), self.walk)?;
         keeps_locks::keeps_locks(named)
-    }
-
-    fn mark_read(&self) -> io::Result<Box<dyn Send + Sync>> {
-        let own = self.again()?;
-        record_lock::set(&own, READ_MARK, libc::F_RDLCK)?;
-        Ok(Box::new(own))
-    }
-
-    fn is_marked_read(&self) -> io::Result<bool> {
-        // A write lock conflicts with every reader's. It is asked for only: a directory cannot be opened to take one.
-        record_lock::conflicts(self.again()?, READ_MARK, libc::F_WRLCK)
     }
 }
 

@@ -240,8 +240,9 @@ fn exit_of(options: &Sql, terminal: &Terminal, ended: Result<(), ScriptEnd>) -> 
     match ended {
         _ if terminal.interrupt.load(Ordering::Relaxed) => Exit::Interrupted,
         Err(ScriptEnd::Failed) => Exit::No,
-        // What was asked for was not done to its end, whatever the options count as a failure.
-        Err(ScriptEnd::Closed) => {
+        // What was asked for was not done to its end, whatever the options count as a failure. An answer that could not be
+        // written has a failure of its own.
+        Err(ScriptEnd::Closed) if output::lost().is_none() => {
             output::to_stderr(
                 "longshore: whoever read the answer has gone, and the batch was ended; what had not finished is undone\n",
             );
@@ -259,7 +260,7 @@ fn exit_of(options: &Sql, terminal: &Terminal, ended: Result<(), ScriptEnd>) -> 
             note_unnoticed(options, silent);
             Exit::Done
         }
-        Err(ScriptEnd::Asked) => Exit::Done,
+        Err(ScriptEnd::Asked | ScriptEnd::Closed) => Exit::Done,
     }
 }
 
