@@ -8,6 +8,7 @@
 //! Leaves to others: one stripe (`member.rs`), and the blocks of a set (`stream.rs`).
 
 mod answers;
+mod expiry;
 mod keys;
 mod one_set;
 
@@ -489,26 +490,6 @@ impl MediaSet {
         })
     }
 
-    pub(crate) fn check_expiry(&self, now_us: i64) -> Result<(), Error> {
-        for set in self.sets()? {
-            if let Some(until) = set.header.expires_us.filter(|e| *e > now_us) {
-                return Err(Error::NotExpired {
-                    device: self.device(0).into(),
-                    position: set.header.position,
-                    until: format!("{} s after 1970-01-01 UTC", until / 1_000_000),
-                });
-            }
-        }
-        // A set that nobody can read any more may be the one that must be kept.
-        match self.damaged()?.first() {
-            Some(position) => Err(Error::ExpiryUnknown {
-                device: self.device(0).into(),
-                position: *position,
-            }),
-            None => Ok(()),
-        }
-    }
-
     /// Finishes interrupted renames; returns whether there were any.
     pub(crate) fn roll_forward(&self, devices: &[Arc<dyn BackupDevice>]) -> Result<bool, Error> {
         let mut any = false;
@@ -541,20 +522,6 @@ impl MediaSet {
     pub fn unreadable(&self) -> Result<Vec<Error>, Error> {
         let rows = self.rows()?;
         Ok(rows.iter().filter_map(|r| r.header(self).err()).collect())
-    }
-
-    /// The positions of sets whose headers are damaged, so that nothing is known of them. What a crash left is none.
-    pub fn damaged(&self) -> Result<Vec<u32>, Error> {
-        let rows = self.rows()?;
-        let is_damaged = |row: &&Row| match row.header(self) {
-            Ok(_) | Err(Error::Incomplete { .. }) => false,
-            Err(_) => true,
-        };
-        Ok(rows
-            .iter()
-            .filter(is_damaged)
-            .map(|row| row.position)
-            .collect())
     }
 
     /// The complete set at a 1-based position; 0 means the last position.

@@ -6,8 +6,10 @@
 //!
 //! Invariants
 //! - Nothing is taken for the set's cluster without its system identifier, or the note of an interrupted restore.
+//! - Nothing here changes a file. A cluster in which no server has made anything counts as an empty directory.
 //!
-//! Leaves to others: whether a server runs there (`running.rs`), and changing anything (`mod.rs`, `in_place.rs`).
+//! Leaves to others: whether a server runs there (`running.rs`), backups below the directory (`protected.rs`), and changing anything
+//! (`mod.rs`, `in_place.rs`).
 
 use std::ffi::OsString;
 use std::path::Path;

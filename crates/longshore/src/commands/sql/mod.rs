@@ -240,7 +240,7 @@ fn exit_of(options: &Sql, terminal: &Terminal, ended: Result<(), ScriptEnd>) -> 
     match ended {
         _ if terminal.interrupt.load(Ordering::Relaxed) => Exit::Interrupted,
         Err(ScriptEnd::Failed) => Exit::No,
-        // What was asked for was not done to its end, whatever the options count as a failure. An answer that could not be
+        // The batch was not done to its end, whatever the options count as a failure. An answer that could not be
         // written has a failure of its own.
         Err(ScriptEnd::Closed) if output::lost().is_none() => {
             output::to_stderr(

@@ -211,7 +211,7 @@ pub(super) fn delete_files(session: &mut Session, arguments: &Arguments, out: &m
     Ok(out.done(Command::Execute, None)?)
 }
 
-/// What became of a file.
+/// The fate of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Removed,
