@@ -44,7 +44,7 @@ impl System<'_> {
             let path = self.0.canonical(path).ok()?;
             let is_file = match self.0.stat(&path) {
                 Ok(found) => matches!(found.kind, FileKind::File | FileKind::Dir),
-                // It will be made there.
+                // A file that is not there yet will be made there.
                 Err(_) => true,
             };
             let device = if is_file { self.mounted(&path)? } else { path };
