@@ -36,6 +36,7 @@ pub struct Verification {
     /// Of these, lines that differ from the backend.
     pub differing: u64,
     /// Lines that the cache device cannot read, or returns with other bytes than were written: not compared.
+    #[serde(rename = "unreadable_lines")]
     pub unreadable: u64,
     /// Lines that a client wrote, or that were evicted, meanwhile: not judged.
     pub overtaken: u64,

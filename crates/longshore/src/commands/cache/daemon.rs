@@ -474,7 +474,7 @@ pub fn verify(options: &CacheVerify, context: &Context) -> Result<Exit, Failure>
     let repair = options.repair;
     let answer = ask(&options.socket, &Request::Verify { repair })?;
     let count = |name: &str| answer.get(name).and_then(Value::as_u64).unwrap_or(0);
-    let (differing, unreadable) = (count("differing"), count("unreadable"));
+    let (differing, unreadable) = (count("differing"), count("unreadable_lines"));
     let is_sound = differing == 0 && unreadable == 0;
     let exit = if is_sound { Exit::Done } else { Exit::No };
     let dropped = |lines: u64| match repair && lines > 0 {
