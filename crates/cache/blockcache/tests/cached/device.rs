@@ -179,6 +179,18 @@ enum Deed {
     WritesOneLine,
 }
 
+/// Changes one byte in a line far behind all superblocks.
+fn changes_a_line(device: &Path) {
+    const AT: u64 = 45 << 20;
+    let mut how = fs::OpenOptions::new();
+    let bare = how.read(true).write(true).open(device).unwrap();
+    let mut line = vec![0; LINE];
+    bare.read_exact_at(&mut line, AT).unwrap();
+    line[9] ^= 1;
+    bare.write_all_at(&line, AT).unwrap();
+    bare.sync_all().unwrap();
+}
+
 /// The whole device of a file system is cached; the server stops, or is killed; the deed; and how the next one starts.
 /// `None`: this file system is not available here.
 fn after(make: &[&str], clean: bool, deed: Deed) -> Option<Start> {
@@ -258,18 +270,7 @@ fn after(make: &[&str], clean: bool, deed: Deed) -> Option<Start> {
             }
             bare.sync_all().unwrap();
         }
-        Deed::WritesOneLine => {
-            let bare = fs::OpenOptions::new()
-                .read(true)
-                .write(true)
-                .open(&device.0)
-                .unwrap();
-            let mut line = vec![0; LINE];
-            bare.read_exact_at(&mut line, 45 << 20).unwrap();
-            line[9] ^= 1;
-            bare.write_all_at(&line, 45 << 20).unwrap();
-            bare.sync_all().unwrap();
-        }
+        Deed::WritesOneLine => changes_a_line(&device.0),
         Deed::WritesToTheBareDevice => {
             let bare = fs::OpenOptions::new().write(true).open(&device.0).unwrap();
             for line in (1..(48 << 20) / LINE as u64 / 8).map(|n| n * 8 + 5) {
