@@ -123,7 +123,7 @@ impl CachedBackend {
             source,
         })?;
         let mut judged = Verification::default();
-        let mut unread = 0u64;
+        let mut unread: u64 = 0;
         for (number, line) in found.each_line().enumerate() {
             let part = number * LINE as usize..(number + 1) * LINE as usize;
             let is_read = trust == ByteTrust::Good
