@@ -24,6 +24,7 @@
 #[cfg(test)]
 extern crate self as longshore_tsql;
 
+mod after;
 mod check;
 mod convert;
 mod cursors;

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 
 use longshore_catalog::CatalogObject;
 
+use crate::after;
 use crate::check::{Declared, check, declarations, is_cursor};
 use crate::convert::convert_from;
 use crate::flow::{Argument, Flow, Out, Outcome, SYSTEM_DATABASES, Stop, Variable};
@@ -426,8 +427,11 @@ impl Session {
         match self.execute(&located.statement, out) {
             Err(Stop::Failed(messages)) => self.failed(located, messages, out),
             Ok(()) => {
-                if !keeps_error(&located.statement) {
+                if !after::keeps_error(&located.statement) {
                     self.error = 0;
+                }
+                if let Some(rows) = after::rows(&located.statement) {
+                    self.row_count = rows;
                 }
                 Ok(())
             }
@@ -665,6 +669,7 @@ impl Session {
                     true => Some(then),
                     false => otherwise.as_ref(),
                 };
+                self.row_count = 0;
                 branch.map_or(Ok(()), |branch| self.statement(branch, out))
             }
             Statement::While { condition, body } => self.repeat(condition, body, out),
@@ -788,10 +793,15 @@ impl Session {
 
     fn repeat(&mut self, condition: &Fragment, body: &LocatedStatement, out: &mut Out) -> Flow {
         let line = out.line;
-        while query::holds(&self.query_context(), condition)? {
+        loop {
+            let holds = query::holds(&self.query_context(), condition)?;
+            self.row_count = 0;
+            if !holds {
+                return Ok(());
+            }
             match self.statement(body, out) {
                 Ok(()) | Err(Stop::Continue) => {}
-                Err(Stop::Break) => break,
+                Err(Stop::Break) => return Ok(()),
                 other => return other,
             }
             out.line = line;
@@ -799,7 +809,6 @@ impl Session {
                 return Err(message::ABORTED.plain().into());
             }
         }
-        Ok(())
     }
 
     fn try_catch(
@@ -1132,25 +1141,6 @@ fn decides(statement: &Statement) -> bool {
         | Statement::Update(_)
         | Statement::Delete(_)
         | Statement::Merge(_) => true,
-        _ => false,
-    }
-}
-
-/// Statements that leave `@@ERROR` unchanged: IF, loops, blocks and calls keep the value of the last statement inside,
-/// and a declaration without a value does nothing.
-fn keeps_error(statement: &Statement) -> bool {
-    match statement {
-        Statement::If { .. }
-        | Statement::While { .. }
-        | Statement::Block(_)
-        | Statement::Try { .. }
-        | Statement::Execute(_)
-        | Statement::ExecuteText(_)
-        | Statement::Label(_)
-        // It has set its own.
-        | Statement::Raise(_) => true,
-        Statement::Declare(all) => all.iter().all(|d| d.value.is_none()),
-        Statement::DeclareTable { .. } => true,
         _ => false,
     }
 }

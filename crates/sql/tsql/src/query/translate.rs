@@ -22,6 +22,7 @@ mod markup;
 mod own;
 mod pivot;
 mod reach;
+mod rules;
 mod sets;
 mod state;
 mod table_function;
@@ -51,6 +52,7 @@ use crate::syntax;
 use crate::value::{Column, Type, Value};
 use grouped::{Condition, TranslatedSelect};
 use reach::Reach;
+use rules::Clause;
 use state::{
     Item, NamedTable, Passed, SelectFindings, SelectPurpose, SelectedColumns, Stepwise, Translator,
     TypedSql, column_alias, direction, folded, is_hidden, not_here, position,
@@ -154,6 +156,7 @@ impl Translator<'_> {
             check_order(query)?;
         }
         self.inside("a subquery", |t| {
+            t.may_query()?;
             t.queries += 1;
             let selected = t.descend(|t| t.query_of(query, wanted));
             t.queries -= 1;
@@ -364,11 +367,17 @@ impl Translator<'_> {
         let outer_grouping = self.grouping.take();
         let is_grouped = outer_grouping.is_some();
         self.outer_groupings.extend(outer_grouping);
+        let clause = std::mem::take(&mut self.clause);
         let (from, reach) = self.watched(|t| t.from(&select.from))?;
         self.begin_grouping(pending)?;
+        let is_existence = wanted == Some(SelectPurpose::Existence);
         let wanted = wanted.filter(|_| !reach.is_outside(self.scopes.len() - 1));
         let windows = std::mem::replace(&mut self.windows, select.named_window.clone());
+        let rules = self.rules.len();
+        self.begin_rule(select, is_existence);
         let done = self.select_within(select, orders, &from, (wanted, passes), limit);
+        self.rules.truncate(rules);
+        self.clause = clause;
         self.windows = windows;
         self.scopes.pop();
         self.grouping = is_grouped.then(|| self.outer_groupings.pop()).flatten();
@@ -378,13 +387,16 @@ impl Translator<'_> {
     /// The words of ORDER BY, and where they reach.
     fn words(
         &mut self,
+        select: &Select,
         orders: &[&OrderByExpr],
         items: &[Item],
     ) -> Result<(Vec<String>, Reach), Message> {
+        let is_distinct = matches!(select.distinct, Some(Distinct::Distinct));
         let mut all = Reach::default();
         let mut words = Vec::new();
         for (order, place) in orders.iter().zip(1..) {
-            let (word, reach) = self.watched(|t| t.order(order, items, place))?;
+            let distinct = is_distinct.then_some(select);
+            let (word, reach) = self.watched(|t| t.order(order, (items, distinct), place))?;
             all = all.with(reach);
             words.push(word);
         }
@@ -411,7 +423,10 @@ impl Translator<'_> {
             GroupByExpr::Expressions(by, modifiers) if modifiers.is_empty() => {
                 let mut words = Vec::with_capacity(by.len());
                 for expr in by {
-                    let typed = self.expression(expr)?;
+                    let (typed, reach) = self.watched(|t| t.expression(expr))?;
+                    if !reach.is_inside(self.scopes.len() - 1) {
+                        return Err(message::GROUP_BY_CONSTANT.plain());
+                    }
                     // SQL Server counts a column of its own before those of GROUP BY.
                     typed.text_label().as_column("GROUP BY", words.len() + 2)?;
                     words.push(folded(&typed));
@@ -433,18 +448,22 @@ impl Translator<'_> {
         let outer = std::mem::take(&mut self.seen);
         let mut conditions = Vec::new();
         if let Some(selection) = &select.selection {
-            self.held(|t| t.conditions(selection, &mut conditions))?;
+            self.in_clause(Clause::Where, |t| {
+                t.held(|t| t.conditions(selection, &mut conditions))
+            })?;
             let all: Vec<_> = conditions.iter().map(Condition::sql).collect();
             sql += &format!(" WHERE {}", all.join(" AND "));
         }
-        let by = self.group_by(&select.group_by)?;
+        let by = self.in_clause(Clause::GroupBy, |t| t.group_by(&select.group_by))?;
         if !by.is_empty() {
             sql += &format!(" GROUP BY {by}");
         }
         if let Some(having) = &select.having {
-            sql += &format!(" HAVING {}", self.expression(having)?.sql);
+            let having = self.in_clause(Clause::Having, |t| t.expression(having))?;
+            sql += &format!(" HAVING {}", having.sql);
         }
-        let (orders, order_reach) = self.words(orders, items)?;
+        let (orders, order_reach) =
+            self.in_clause(Clause::OrderBy, |t| t.words(select, orders, items))?;
         let computes_over_rows = self.leave_clauses(outer);
         if !orders.is_empty() {
             sql += &format!(" ORDER BY {}", orders.join(", "));
@@ -468,13 +487,15 @@ impl Translator<'_> {
     ) -> Result<SelectedColumns, Message> {
         let (values, variables) = (self.values.len(), self.variables.clone());
         let outer = std::mem::take(&mut self.seen);
-        let ((mut items, assigns), item_reach) = self.watched(|t| t.projection(select))?;
+        let ((mut items, assigns), item_reach) =
+            self.watched(|t| t.in_clause(Clause::Items, |t| t.projection(select)))?;
         items.extend(passes.and_then(|passed| self.passed(passed, select)));
         let seen = std::mem::replace(&mut self.seen, outer);
         if assigns
             .iter()
             .any(|a| seen.variables.contains(&a.to_lowercase()))
         {
+            self.end_rule()?;
             self.values.truncate(values);
             self.variables = variables;
             return self.select_stepwise(select, orders, from, limit, assigns, &seen);
@@ -487,6 +508,7 @@ impl Translator<'_> {
         };
         let list = select_list(&items, !distinct.is_empty());
         let clauses = self.clauses(select, orders, &items)?;
+        self.end_rule()?;
         if assigns.is_empty() && wanted != Some(SelectPurpose::Existence) {
             for ((_, item), place) in items.iter().zip(1..) {
                 item.text_label().as_column("SELECT", place)?;
@@ -575,7 +597,8 @@ impl Translator<'_> {
         check_stepwise(select, seen, !orders.is_empty())?;
         let mut rows = from.to_owned();
         if let Some(selection) = &select.selection {
-            rows += &format!(" WHERE {}", self.expression(selection)?.sql);
+            let condition = self.in_clause(Clause::Where, |t| t.expression(selection))?;
+            rows += &format!(" WHERE {}", condition.sql);
         }
         // An aggregate has one row, and so has a SELECT without a table: no order is needed.
         let is_single = seen.aggregate || from.is_empty();
@@ -584,7 +607,7 @@ impl Translator<'_> {
             if matches!(&order.expr, Expr::Value(_)) {
                 return Err(not_here("ORDER BY a place in a SELECT that sets variables"));
             }
-            words.push(self.order(order, &[], place)?);
+            words.push(self.order(order, (&[], None), place)?);
         }
         if !words.is_empty() {
             rows += &format!(" ORDER BY {}", words.join(", "));
@@ -653,11 +676,12 @@ impl Translator<'_> {
         (alias, made)
     }
 
-    /// ORDER BY names a result column, its position, or any expression; it is the word at this place, from 1.
+    /// ORDER BY names a result column, its position, or any expression; it is the word at this place, from 1. Of DISTINCT,
+    /// only what is selected. Errors: 145.
     fn order(
         &mut self,
         order: &OrderByExpr,
-        items: &[(String, TypedSql)],
+        (items, distinct): (&[Item], Option<&Select>),
         place: usize,
     ) -> Result<String, Message> {
         let at = match &order.expr {
@@ -681,6 +705,9 @@ impl Translator<'_> {
             None => {
                 let typed = self.expression(&order.expr)?;
                 typed.text_label().as_column("ORDER BY", place)?;
+                if let Some(select) = distinct {
+                    self.must_be_selected(select, items, &order.expr)?;
+                }
                 folded(&typed)
             }
         };
@@ -798,6 +825,7 @@ impl Translator<'_> {
                     return Err(message::STAR_WITHOUT_TABLE.plain());
                 }
                 tables.iter().for_each(|t| items.extend(all_of(t)));
+                self.meets_all(&tables);
             }
             SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
                 let last = tables::parts(name).pop().unwrap_or_default();
@@ -805,6 +833,7 @@ impl Translator<'_> {
                 let table = tables.iter().find(|t| t.name.eq_ignore_ascii_case(&last));
                 let table = table.ok_or_else(|| message::PREFIX_UNKNOWN.with(&[&last]))?;
                 items.extend(all_of(table));
+                self.meets_all(std::slice::from_ref(table));
             }
             SelectItem::QualifiedWildcard(..) | SelectItem::ExprWithAliases { .. } => {
                 return Err(not_here("this kind of column"));

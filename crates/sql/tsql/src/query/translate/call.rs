@@ -336,7 +336,7 @@ impl Translator<'_> {
                 false => message::OVER_MISSING.with(&[&name.to_lowercase()]),
             });
         }
-        if let Some(aggregate) = self.aggregate(&name, function)? {
+        if let Some(aggregate) = self.aggregate(&name, function, false)? {
             return Ok(averaged(&name, aggregate));
         }
         let arguments = plain_arguments(function)?;
@@ -474,6 +474,7 @@ impl Translator<'_> {
         &mut self,
         name: &str,
         function: &Function,
+        is_over: bool,
     ) -> Result<Option<TypedSql>, Message> {
         if !matches!(
             name,
@@ -492,7 +493,13 @@ impl Translator<'_> {
             return Ok(None);
         }
         self.seen.aggregate = true;
-        let aggregate = self.held(|t| t.inside("an aggregate", |t| t.aggregate_of(name, function)));
+        let aggregate = self.held(|t| {
+            t.inside("an aggregate", |t| match is_over {
+                // Its argument may be an aggregate of the groups.
+                true => t.aggregate_of(name, function),
+                false => t.in_aggregate(|t| t.aggregate_of(name, function)),
+            })
+        });
         aggregate.map(Some)
     }
 
@@ -545,6 +552,18 @@ impl Translator<'_> {
             label.resolved(&name.to_lowercase())?;
         }
         let (sql, kind) = (folded(&argument), argument.kind());
+        let is_counted = matches!(name, "COUNT" | "COUNT_BIG");
+        let takes = match name {
+            "MIN" | "MAX" => kind != Type::Bit,
+            _ => is_counted || kind.is_number() && kind != Type::Bit,
+        };
+        if !takes || argument.kind.is_none() && !is_counted {
+            let shown = match argument.kind {
+                Some(kind) => named(kind),
+                None => "NULL".to_owned(),
+            };
+            return Err(message::OPERAND_TYPE.with(&[&shown, &name.to_lowercase()]));
+        }
         Ok(match name {
             "STDEV" | "STDEVP" | "VAR" | "VARP" => {
                 let function = name.to_lowercase();
@@ -553,10 +572,6 @@ impl Translator<'_> {
             }
             "COUNT" | "COUNT_BIG" => TypedSql::of(format!("count({distinct}{sql})"), count),
             "SUM" => TypedSql::of(format!("sum({distinct}{sql})"), sum(kind)),
-            "AVG" if kind.is_integer() => {
-                let sql = format!("CAST(avg({distinct}{sql}) AS INTEGER)");
-                TypedSql::of(sql, average(kind))
-            }
             "AVG" => TypedSql::of(format!("avg({distinct}{sql})"), average(kind)),
             "MIN" => TypedSql::of(format!("min({sql})"), kind).labelled(label),
             _ => TypedSql::of(format!("max({sql})"), kind).labelled(label),
@@ -565,7 +580,7 @@ impl Translator<'_> {
 
     fn of_dates(&mut self, name: &str, arguments: &[&Expr]) -> Result<Option<TypedSql>, Message> {
         let now = |t: &mut Self, kind| {
-            let now = Value::DateTime(t.context.server.now());
+            let now = Value::DateTime(t.moment().0);
             Ok(Some(TypedSql::of(t.bind(now), kind)))
         };
         match (name, arguments) {
@@ -638,7 +653,7 @@ impl Translator<'_> {
 
     /// The time of day, with all the digits of the type.
     fn clock(&mut self, kind: Type, utc: bool) -> Result<TypedSql, Message> {
-        let ns = self.context.server.setup.context.clock.wall_ns();
+        let ns = self.moment().1;
         let now = jiff::Timestamp::from_nanosecond(ns.into()).unwrap_or_default();
         let zone = match utc {
             true => jiff::tz::TimeZone::UTC,
@@ -999,12 +1014,25 @@ impl Translator<'_> {
 /// An average of exact numbers has no digits after those of its type: they are not rounded.
 pub(super) fn averaged(name: &str, typed: TypedSql) -> TypedSql {
     let kind = typed.kind();
-    match name == "AVG" && kind.is_exact() && !kind.is_integer() {
+    match name == "AVG" && kind.is_exact() {
+        true if kind.is_integer() => {
+            let sql = format!("CAST({} AS INTEGER)", typed.sql).into();
+            TypedSql { sql, ..typed }
+        }
         true => {
             let sql = format!("ts_cut({}, {})", typed.sql, scale_of(kind)).into();
             TypedSql { sql, ..typed }
         }
         false => typed,
+    }
+}
+
+/// A type as messages name it: without its length, unless that is `max`.
+fn named(kind: Type) -> String {
+    let shown = kind.to_string();
+    match shown.split_once('(') {
+        Some((name, length)) if length != "max)" => name.to_owned(),
+        _ => shown,
     }
 }
 

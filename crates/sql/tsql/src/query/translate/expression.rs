@@ -64,7 +64,7 @@ impl Translator<'_> {
         if let Some(typed) = self.descend(|t| t.of_set(expr))? {
             return Ok(typed);
         }
-        let typed = self.descend(|t| t.expression_of(expr))?;
+        let typed = self.as_group(expr, |t| t.descend(|t| t.expression_of(expr)))?;
         match typed.sql.len() > SQL_LEN_MAX {
             true => Err(message::NO_PLAN.plain()),
             false => Ok(typed),
@@ -424,11 +424,13 @@ impl Translator<'_> {
                 if found.is_some() {
                     return Err(message::COLUMN_AMBIGUOUS.with(&[&column.value]));
                 }
-                found = Some(table.typed(i));
+                found = Some((table.clone(), i));
             }
-            if let Some(found) = found {
+            if let Some((table, i)) = found {
                 self.reach.add(at);
-                return Ok(found);
+                let typed = table.typed(i);
+                self.meets_column(&table, &table.columns[i].name, &typed);
+                return Ok(typed);
             }
         }
         Err(match known_table || table_name.is_none() {

@@ -153,7 +153,9 @@ impl Translator<'_> {
                 else_result: None,
             };
             let function = with_argument(aggregate, case);
-            let typed = self.within(&table, |t| t.expression(&Expr::Function(function)))?;
+            let typed = self.within(&table, |t| {
+                t.unruled(|t| t.expression(&Expr::Function(function)))
+            })?;
             list.push(format!("{} AS {}", typed.sql, column_alias(columns.len())));
             let shown = named.alias.as_ref().map_or(name, |a| a.value.as_str());
             columns.push(Column::new(shown, typed.kind()));
@@ -272,6 +274,10 @@ impl Translator<'_> {
                 "UNION ALL",
             )?);
         }
+        // The first part names the columns. SQLite's own names for those of VALUES are not known to what stands in a LATERAL.
+        let list: Vec<_> = (0..count)
+            .map(|i| format!("NULL AS {}", column_alias(i)))
+            .collect();
         let mut written = Vec::new();
         for row in rows {
             let row = row.into_iter().zip(&kinds);
@@ -280,13 +286,10 @@ impl Translator<'_> {
                 .collect();
             written.push(format!("({})", row.join(", ")));
         }
-        let list: Vec<_> = (0..count)
-            .map(|i| format!("column{} AS {}", i + 1, column_alias(i)))
-            .collect();
         let columns = kinds.into_iter();
         let columns = columns.map(|kind| Column::new("", kind.unwrap_or(Type::Int)));
         let sql = format!(
-            "SELECT {} FROM (VALUES {})",
+            "SELECT {} WHERE 0 UNION ALL VALUES {}",
             list.join(", "),
             written.join(", ")
         );

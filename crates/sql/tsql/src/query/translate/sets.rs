@@ -316,7 +316,7 @@ impl Translator<'_> {
     }
 
     /// The text that equal expressions have in common. The values that it binds are dropped: it is not run.
-    fn sameness(&mut self, expr: &Expr) -> Result<String, Message> {
+    pub(super) fn sameness(&mut self, expr: &Expr) -> Result<String, Message> {
         let mut expr = expr;
         while let Expr::Nested(inner) = expr {
             expr = inner;
@@ -324,7 +324,7 @@ impl Translator<'_> {
         let (values, tables) = (self.values.len(), self.tables.len());
         let variables = self.variables.clone();
         let seen = std::mem::take(&mut self.seen);
-        let typed = self.all_held(|t| t.unheld(expr));
+        let typed = self.unruled(|t| t.all_held(|t| t.unheld(expr)));
         // A text under another collation makes other groups.
         let text = typed.map(|typed| {
             let sql = self.with_values(&typed.sql.to_string());
@@ -338,7 +338,7 @@ impl Translator<'_> {
     }
 
     /// SQL with the values in place of their numbers.
-    fn with_values(&self, sql: &str) -> String {
+    pub(super) fn with_values(&self, sql: &str) -> String {
         let mut parts = sql.split('?');
         let mut text = parts.next().unwrap_or_default().to_owned();
         for part in parts {
@@ -365,7 +365,7 @@ impl Translator<'_> {
         let Some(has) = all.find(|(own, _)| *own == text).map(|(_, has)| *has) else {
             return Ok(None);
         };
-        let typed = self.all_held(|t| t.unheld(expr))?;
+        let typed = self.unruled(|t| t.all_held(|t| t.unheld(expr)))?;
         Ok(Some(match has {
             true => typed,
             false => TypedSql {

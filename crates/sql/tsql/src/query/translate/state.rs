@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sqlparser::ast::{Expr, NamedWindowDefinition, OrderByExpr};
 
 use super::reach::Reach;
+use super::rules::{AggregateRule, Clause, GroupRule};
 use crate::message::{self, Message};
 use crate::query::collation::Label;
 use crate::query::context::QueryContext;
@@ -19,7 +20,7 @@ use crate::query::plan::{UsedFunction, UsedTable};
 use crate::query::schema::View;
 use crate::query::sql::{Parameter, Sql};
 use crate::syntax;
-use crate::value::{Column, Type, Value};
+use crate::value::{Column, DateTime, Type, Value};
 use crate::variables::{Sum, lower_case};
 
 /// An expression of a select list under its name.
@@ -179,6 +180,13 @@ pub(super) struct Translator<'a> {
     pub(super) view_bytes: usize,
     /// The functions of scripts that it calls.
     pub(super) functions: Vec<UsedFunction>,
+    /// The SELECTs around what is being translated, behind their FROM.
+    pub(super) rules: Vec<GroupRule>,
+    pub(super) aggregates: AggregateRule,
+    /// That of the innermost SELECT.
+    pub(super) clause: Clause,
+    /// The moment of the query: SQL Server asks its clock once for each.
+    pub(super) moment: Option<(DateTime, i64)>,
 }
 
 /// The expressions of GROUP BY in one query of several sets.
@@ -339,6 +347,10 @@ impl<'a> Translator<'a> {
             views_open: 0,
             view_bytes: 0,
             functions: Vec::new(),
+            rules: Vec::new(),
+            aggregates: AggregateRule::default(),
+            clause: Clause::default(),
+            moment: None,
         }
     }
 }
@@ -354,6 +366,14 @@ pub(super) fn column_alias(i: usize) -> String {
 }
 
 impl Translator<'_> {
+    /// Local time and, in nanoseconds, the clock's.
+    pub(super) fn moment(&mut self) -> (DateTime, i64) {
+        let server = self.context.server;
+        *self
+            .moment
+            .get_or_insert_with(|| (server.now(), server.setup.context.clock.wall_ns()))
+    }
+
     pub(super) fn bind(&mut self, value: Value) -> Sql {
         self.parameter(Parameter::Value(value))
     }

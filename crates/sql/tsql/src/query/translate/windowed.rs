@@ -22,6 +22,7 @@ impl Translator<'_> {
         function: &Function,
         over: &WindowType,
     ) -> Result<TypedSql, Message> {
+        self.may_window()?;
         self.seen.window = true;
         let window = &self.window(over)?;
         self.inside("OVER", |t| t.over(name, function, window))
@@ -84,13 +85,12 @@ impl Translator<'_> {
             "LAG" | "LEAD" | "FIRST_VALUE" | "LAST_VALUE" => self.neighbour(name, function)?,
             "PERCENTILE_CONT" | "PERCENTILE_DISC" => self.percentile(name, function, window)?,
             "STDEV" | "STDEVP" | "VAR" | "VARP" => return Err(not_here(&format!("{name} OVER"))),
-            _ => {
-                self.aggregate(name, function)?
-                    .ok_or_else(|| match ELSEWHERE.contains(&name) {
-                        true => not_here(&format!("the function {name}")),
-                        false => message::NOT_RECOGNIZED.with(&[&name, &FUNCTION]),
-                    })?
-            }
+            _ => self.aggregate(name, function, true)?.ok_or_else(|| {
+                match ELSEWHERE.contains(&name) {
+                    true => not_here(&format!("the function {name}")),
+                    false => message::NOT_RECOGNIZED.with(&[&name, &FUNCTION]),
+                }
+            })?,
         };
         let mut parts = Vec::new();
         let mut by = Vec::new();
