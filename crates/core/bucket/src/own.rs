@@ -16,10 +16,8 @@ use object_store::gcp::GcpCredentialProvider;
 use reqwest::Url;
 
 use crate::patience::Patience;
-use crate::watched::{body_of, last_status};
+use crate::watched::{PAGE_MAX, body_of, last_status};
 
-/// More of a listing's page is not read: 1,000 keys of 1,024 bytes, each byte written as an entity.
-const PAGE_MAX: usize = 16 << 20;
 
 const REFUSED: &str = "the store refuses the request";
 

@@ -627,6 +627,8 @@ fn given_credentials_that_cannot_be_sent_are_refused() {
 struct Dead {
     lives: Arc<AtomicBool>,
     asked: Arc<AtomicUsize>,
+    /// The server's name has no address.
+    is_nowhere: bool,
 }
 
 impl HttpConnector for Dead {
@@ -642,6 +644,10 @@ impl HttpService for Dead {
         if self.lives.load(Ordering::Relaxed) {
             let answer = http::Response::builder().status(404);
             return Ok(answer.body(String::new().into()).unwrap());
+        }
+        if self.is_nowhere {
+            let unresolved = std::io::Error::other("dns error");
+            return Err(HttpError::new(HttpErrorKind::Connect, unresolved));
         }
         let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
         Err(HttpError::new(HttpErrorKind::Connect, refused))
@@ -680,6 +686,32 @@ fn a_store_that_answered_no_repetition_is_asked_once_until_it_answers() {
     asked();
     looked_at(&bucket).unwrap_err();
     assert_eq!(asked(), 4, "it is repeated again");
+}
+
+#[test]
+fn a_server_whose_name_has_no_address_is_not_waited_for_unless_it_was_there() {
+    let mut settings = settings(&KEYS);
+    settings.patience = Patience {
+        retries: 8,
+        first_wait: Duration::from_millis(1),
+        longest_wait: Duration::from_millis(2),
+        ..Patience::USUAL
+    };
+    let dead = Dead {
+        is_nowhere: true,
+        ..Dead::default()
+    };
+    let bucket = Bucket::connect("abc", settings, || dead.clone()).unwrap();
+    let asked = || dead.asked.swap(0, Ordering::Relaxed);
+    let error = looked_at(&bucket).unwrap_err();
+    assert!(matches!(error, Error::Silent { .. }), "{error}");
+    assert_eq!(asked(), 5);
+    dead.lives.store(true, Ordering::Relaxed);
+    assert!(looked_at(&bucket).unwrap().is_none());
+    dead.lives.store(false, Ordering::Relaxed);
+    asked();
+    looked_at(&bucket).unwrap_err();
+    assert_eq!(asked(), 9, "a name that was there may come back");
 }
 
 #[test]

@@ -8,8 +8,9 @@
 //! - A call's record describes its last request, and counts all of them.
 //! - A completion counts as done only when its whole body was read and has no error in it.
 //! - A listing counts as answered only when its whole body was read and is one.
-//! - Of a refusal's body 16 KiB are read, of a completion's 1 MiB, of a listing's page 32 MiB. Texts from them have no control characters and at
-//!   most 200 characters.
+//! - Of a refusal's body 16 KiB are read, of a completion's 1 MiB, of a listing's page 32 MiB. Texts from them have no control
+//!   characters and at most 200 characters.
+//! - A request is repeated a few times only if the server's name has no address and the store has never answered.
 //! - A request is not repeated if the server's certificate is not trusted, if the store answers 501, or, without an
 //!   answer, while the store is given up.
 //!
@@ -39,8 +40,11 @@ const COMPLETED_MAX: usize = 1 << 20;
 /// The unanswered request of one call at which the user is told: after two seconds or so.
 const TOLD_AT: u32 = 5;
 
-/// A page of a listing: up to 5000 names of 1024 characters.
+/// More of a listing's page is not read: up to 5,000 names of 1,024 bytes, each byte written as an entity.
 pub const PAGE_MAX: usize = 32 << 20;
+/// The request of one call from which on a name that has no address ends it, if this store has never answered: some seconds
+/// after the first.
+const UNRESOLVED_MAX: u32 = 5;
 
 /// A header that a completion gets.
 pub type Header = (HeaderName, HeaderValue);
@@ -135,6 +139,7 @@ impl<C: HttpConnector> HttpConnector for Watched<C> {
             inner: self.connector.connect(options)?,
             given_up: self.given_up.clone(),
             tally: self.tally.clone(),
+            has_answered: AtomicBool::new(false),
         }))
     }
 }
@@ -144,6 +149,8 @@ struct Client {
     inner: HttpClient,
     given_up: GivenUp,
     tally: RequestTally,
+    /// It was there once, so its name is right.
+    has_answered: AtomicBool,
 }
 
 #[async_trait]
@@ -170,6 +177,7 @@ impl HttpService for Client {
         };
         let response = answered.map_err(|error| self.unanswered(error, &host))?;
         self.given_up.store(false, Ordering::Relaxed);
+        self.has_answered.store(true, Ordering::Relaxed);
         let is_head = method == Method::HEAD;
         self.tally
             .received(len_of(&response).filter(|_| !is_head).unwrap_or(0));
@@ -185,9 +193,12 @@ impl HttpService for Client {
 impl Client {
     /// Notes why a request got no answer. The returned error is one that is repeated only if that may help.
     fn unanswered(&self, error: HttpError, host: &str) -> HttpError {
+        let is_new = !self.has_answered.load(Ordering::Relaxed);
+        let mut is_nowhere = false;
         note(|seen| {
             seen.silence = innermost(&error);
-            if seen.tries == TOLD_AT {
+            is_nowhere = is_new && seen.tries >= UNRESOLVED_MAX && is_unresolved(&error);
+            if seen.tries == TOLD_AT && !is_nowhere {
                 let why = &seen.silence;
                 tracing::warn!(
                     host,
@@ -197,7 +208,7 @@ impl Client {
             }
         });
         // Repeated requests find the same certificate.
-        let is_last = is_distrust(&error) || self.given_up.load(Ordering::Relaxed);
+        let is_last = is_nowhere || is_distrust(&error) || self.given_up.load(Ordering::Relaxed);
         match is_last {
             true => HttpError::new(HttpErrorKind::Unknown, error),
             false => error,
@@ -350,6 +361,11 @@ pub fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
         last = next;
     }
     last.to_string()
+}
+
+/// An error of a server whose name has no address: only the text of the client's error says it.
+fn is_unresolved(error: &(dyn std::error::Error + 'static)) -> bool {
+    error.to_string().contains("dns error") || error.source().is_some_and(is_unresolved)
 }
 
 /// Whether the server's certificate was not accepted.
