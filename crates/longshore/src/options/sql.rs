@@ -61,7 +61,7 @@ pub struct Sql {
     /// Exit with code 1 if a message had this severity or more.
     ///
     /// By default no message changes the exit code: it is 0 after failed statements, as with sqlcmd. The rest of the
-    /// script still runs; -b ends it. Errors have severity 11 to 25, a syntax error 15. Not for scripts that must stop at
+    /// script still runs; -b ends it, at an error of this severity or more. Errors have severity 11 to 25, a syntax error 15. Not for scripts that must stop at
     /// their first error: use -b.
     #[arg(short = 'V', long, value_name = "SEVERITY", value_parser = clap::value_parser!(u8).range(0..=25))]
     pub severity_level: Option<u8>,

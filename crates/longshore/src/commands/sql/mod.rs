@@ -67,6 +67,8 @@ struct Terminal<'a> {
     /// The file of `-i` that runs.
     file: Option<String>,
     failed: bool,
+    /// From this severity on a statement counts as failed: that of -V where -b is there, too.
+    counted_from: u8,
     /// Why a file of `-i` could not be read.
     unread: Option<Failure>,
     /// The highest severity of all messages.
@@ -192,6 +194,10 @@ fn open<'a>(options: &Sql, context: &'a Context) -> Result<Terminal<'a>, Failure
         keep: context.output.json.then(Keep::default),
         file: None,
         failed: false,
+        counted_from: options
+            .severity_level
+            .filter(|_| options.exit_on_error)
+            .unwrap_or(0),
         unread: None,
         severity_max: 0,
         opened,
@@ -616,7 +622,8 @@ impl Terminal<'_> {
         if let Some(how) = self.statistics {
             self.tell(&statistics(how, self.packet_len, took));
         }
-        self.failed |= ran.failed() || is_late;
+        let has_failed = ran.failed() && ran.severity_max >= self.counted_from || is_late;
+        self.failed |= has_failed;
         self.severity_max = self.severity_max.max(ran.severity_max);
         if quits {
             return Err(ScriptEnd::Failed);
@@ -624,7 +631,7 @@ impl Terminal<'_> {
         if self.interrupt.load(Ordering::Relaxed) {
             return Err(ScriptEnd::Failed);
         }
-        let outcome = match ran.failed() || is_late {
+        let outcome = match has_failed {
             true => Ran::WithErrors,
             false => Ran::Well,
         };
@@ -736,6 +743,50 @@ mod tests {
         let heard = |_: &Terminal| std::fs::read_to_string(&results).unwrap();
         client_contract::keeps_its_contract(&mut terminal, &files, heard);
         assert_eq!((terminal.failed, terminal.severity_max), (true, 16));
+    }
+
+    /// Goal: `-V` says which errors `-b` counts, as with sqlcmd.
+    #[test]
+    fn an_error_below_the_severity_of_v_ends_no_script() {
+        let context = Context {
+            output: output::Output {
+                json: false,
+                quiet: true,
+                verbose: false,
+                stdout_taken: false,
+            },
+            config: crate::config::Config::default(),
+            storage: Arc::new(longshore_io::Host::new()),
+            clock: Arc::new(longshore_io::HostClock),
+            catalog: None,
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let results = dir.path().join("results");
+        let results = results.to_str().unwrap();
+        for (level, exit) in [("17", Exit::Done), ("16", Exit::No)] {
+            let cli = [
+                "longshore",
+                "--catalog",
+                "none",
+                "sql",
+                "-o",
+                results,
+                "-b",
+                "-V",
+                level,
+            ];
+            let cli = <crate::options::Cli as clap::Parser>::try_parse_from(cli).unwrap();
+            let crate::options::Command::Sql(options) = &cli.command else {
+                panic!("{cli:?}");
+            };
+            let mut terminal = open(options, &context).unwrap();
+            let ran = terminal.batch("RAISERROR ('x', 16, 1)", 1);
+            let ended = ran.and_then(|ran| match ran {
+                Ran::Well => Ok(()),
+                Ran::WithErrors => Err(ScriptEnd::Failed),
+            });
+            assert_eq!(exit_of(options, &terminal, ended), exit, "{level}");
+        }
     }
 
     /// The texts are those of sqlcmd, blank by blank.

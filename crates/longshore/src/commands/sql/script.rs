@@ -219,13 +219,13 @@ impl Script {
                 return self.go(times, client);
             }
             let words = line.trim();
-            if let Some(command) = words.strip_prefix(':') {
-                self.show(client);
-                return self.command(command, client);
-            }
             if let Some(query) = exit_query(words) {
                 self.show(client);
                 return self.exit_with(query, client);
+            }
+            if let Some(command) = words.strip_prefix(':') {
+                self.show(client);
+                return self.command(command, client);
             }
             if words.starts_with("!!") {
                 self.show(client);
@@ -461,6 +461,7 @@ fn redirect(what: Redirected, to: &str, client: &mut dyn Client) -> Result<(), S
 /// The query of `EXIT(query)`, on one line; `None`: it is another line.
 fn exit_query(line: &str) -> Option<&str> {
     let line = line.trim_end_matches(';').trim_end();
+    let line = line.strip_prefix(':').unwrap_or(line);
     let (word, rest) = line.split_at_checked("exit".len())?;
     let inner = rest.trim_start().strip_prefix('(')?.strip_suffix(')')?;
     word.eq_ignore_ascii_case("exit").then_some(inner)
@@ -644,6 +645,7 @@ mod tests {
             ("EXIT(SELECT x)", vec!["SELECT x"], ScriptEnd::Failed),
             ("a\nEXIT()", vec!["a"], ScriptEnd::Asked),
             ("EXIT()", vec![], ScriptEnd::Asked),
+            (":EXIT(SELECT 3)\nb", vec!["SELECT 3"], ScriptEnd::Failed),
         ] {
             let (heard, end) = run(text);
             assert_eq!(heard.batches, batches, "{text}");
