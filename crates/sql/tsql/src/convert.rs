@@ -588,22 +588,33 @@ pub fn parse_decimal(text: &str, scale: u8) -> Option<Option<i128>> {
     Some(Some(if negative { -number } else { number }))
 }
 
+/// The nearest moment that a `datetime` can be: it counts in 1/300 s, and shows three digits of them. `None`: it is past the last
+/// date.
+pub fn in_ticks(at: DateTime) -> Option<DateTime> {
+    const SECOND: i64 = 1_000_000_000;
+    let below = i64::from(at.subsec_nanosecond());
+    let ticks = (below * 300 + SECOND / 2) / SECOND;
+    let shown = (ticks * 1000 + 150) / 300 * 1_000_000;
+    at.checked_add(jiff::SignedDuration::from_nanos(shown - below))
+        .ok()
+}
+
 fn date_time(value: &Value) -> Result<DateTime, Message> {
     let at = match value {
-        Value::DateTime(at) => Some(*at),
+        Value::DateTime(at) => in_ticks(*at),
         Value::Temporal(at) => {
             let name = kind_of(value);
-            let at = rounded(at.wall(), 3).filter(|at| at.year() >= FIRST_YEAR);
+            let at = in_ticks(at.wall()).filter(|at| at.year() >= FIRST_YEAR);
             return at.ok_or_else(|| DATE_OUT_OF_RANGE.with(&[&name, &"datetime"]));
         }
-        Value::Text(text) => match without_offset(text).and_then(|at| rounded(at, 3)) {
+        Value::Text(text) => match without_offset(text).and_then(in_ticks) {
             Some(at) if at.year() < FIRST_YEAR => {
                 return Err(DATE_OUT_OF_RANGE.with(&[&"nvarchar", &"datetime"]));
             }
             at => at,
         },
         Value::Int(_) | Value::Float(_) | Value::Decimal(_) => {
-            let at = after_days(float(value, Type::DateTime)?);
+            let at = after_days(float(value, Type::DateTime)?).and_then(in_ticks);
             return at.ok_or_else(|| OVERFLOW.with(&[&"datetime"]));
         }
         _ => return Err(refused(value, Type::DateTime)),

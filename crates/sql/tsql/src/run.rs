@@ -1080,6 +1080,7 @@ fn limited(statement: &Statement, limit: u64) -> Option<Statement> {
     };
     match statement {
         Statement::Insert(insert) => match &insert.source {
+            _ if insert.top.is_some() => None,
             InsertSource::Values(rows) if rows.len() as u64 <= limit => Some(statement.clone()),
             InsertSource::DefaultValues => Some(statement.clone()),
             _ => None,

@@ -12,6 +12,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use longshore_catalog::CatalogObject;
+
 use crate::convert::type_of;
 use crate::memory::Claim;
 use crate::message::{self, Message};
@@ -521,6 +523,13 @@ struct Frame {
     temporary: BTreeMap<String, u32>,
 }
 
+/// The most temporary procedures of a session, and the most bytes of their texts.
+const PROCEDURES_MAX: usize = 100;
+const PROCEDURE_BYTES_MAX: usize = 1 << 20;
+
+/// Numbers of temporary procedures are below this one, and those of temporary tables above.
+const PROCEDURE_IDS: i64 = -(1 << 33);
+
 /// The tables of a session.
 #[derive(Debug, Default)]
 pub struct SessionTables {
@@ -535,6 +544,9 @@ pub struct SessionTables {
     undo_bytes: usize,
     /// The savepoints of the open transaction, each with what rows were when it was set.
     saved: Vec<(String, Changes)>,
+    /// Temporary procedures by their names in lower case; they live as long as the session.
+    procedures: BTreeMap<String, CatalogObject>,
+    next_procedure: i64,
 }
 
 impl SessionTables {
@@ -570,6 +582,7 @@ impl SessionTables {
     /// All tables go. The open transaction, if there is one, still knows its changes of tables that stay.
     pub fn clear(&mut self) {
         self.all.clear();
+        self.procedures.clear();
         self.frames = vec![Frame::default()];
         let saved = self.saved.iter_mut().map(|(_, changes)| changes);
         self.undo_bytes = 0;
@@ -585,6 +598,40 @@ impl SessionTables {
     pub fn variable(&self, name: &str) -> Option<u32> {
         let frame = self.frames.last()?;
         frame.variables.get(&name.to_lowercase()).copied()
+    }
+
+    /// A temporary procedure.
+    pub fn procedure(&self, name: &str) -> Option<&CatalogObject> {
+        self.procedures
+            .get(&name.trim_end_matches(' ').to_lowercase())
+    }
+
+    /// Keeps a temporary procedure, in place of one of its name. Errors: too many of them, or too long ones.
+    pub fn keep_procedure(&mut self, mut object: CatalogObject) -> Result<(), Message> {
+        let name = object.name.trim_end_matches(' ').to_lowercase();
+        let others = self.procedures.iter().filter(|(known, _)| **known != name);
+        let bytes: usize = others.map(|(_, other)| other.definition.len()).sum();
+        let is_new = !self.procedures.contains_key(&name);
+        if is_new && self.procedures.len() >= PROCEDURES_MAX
+            || bytes + object.definition.len() > PROCEDURE_BYTES_MAX
+        {
+            let text = format!(
+                "a session has at most {PROCEDURES_MAX} temporary procedures, of up to {} KiB together",
+                PROCEDURE_BYTES_MAX >> 10
+            );
+            return Err(message::OWN.with(&[&text]));
+        }
+        // No object that stays has such a number.
+        self.next_procedure += 1;
+        object.id = PROCEDURE_IDS - self.next_procedure;
+        self.procedures.insert(name, object);
+        Ok(())
+    }
+
+    /// False: there was none of this name.
+    pub fn drop_procedure(&mut self, name: &str) -> bool {
+        let name = name.trim_end_matches(' ').to_lowercase();
+        self.procedures.remove(&name).is_some()
     }
 
     pub fn temporary(&self, name: &str) -> Option<u32> {

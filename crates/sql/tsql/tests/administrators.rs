@@ -878,7 +878,7 @@ fn what_there_is_not_is_refused_by_name() {
         "EXEC msdb.dbo.sp_start_job @job_name = N'Nightly'",
         "EXEC msdb.dbo.sp_send_dbmail @profile_name = 'p', @recipients = 'a@b', @subject = 's', @body = 'b'",
         "EXEC sp_addlinkedserver 'x'",
-        "SELECT HASHBYTES('MD5', 'x')",
+        "SELECT HASHBYTES('MD4', 'x')",
         "SELECT TRY_PARSE('1' AS int)",
         "SELECT APPROX_PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY n) FROM (VALUES (1)) AS v(n)",
         "SELECT PERCENTILE_CONT(1.5) WITHIN GROUP (ORDER BY n) OVER () FROM (VALUES (1)) AS v(n)",

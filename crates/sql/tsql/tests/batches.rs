@@ -111,7 +111,7 @@ const FUNCTIONS: &[(&str, u64, u64)] = &[
     ("DATETIMEOFFSETFROMPARTS", 10, 10),
     ("DEGREES", 1, 1),
     ("DIFFERENCE", 2, 2),
-    ("EOMONTH", 1, 1),
+    ("EOMONTH", 1, 2),
     ("EXP", 1, 1),
     ("FLOOR", 1, 1),
     ("FORMAT", 2, 2),

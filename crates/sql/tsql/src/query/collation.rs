@@ -62,10 +62,7 @@ impl Collation {
 
     pub fn compare(self, a: &str, b: &str) -> Ordering {
         let (a, b) = (a.trim_end_matches(' '), b.trim_end_matches(' '));
-        fn lower(text: &str) -> impl Iterator<Item = char> {
-            text.chars().flat_map(char::to_lowercase)
-        }
-        let folded = || lower(a).cmp(lower(b));
+        let folded = || weighed(a, b);
         match self {
             Collation::CaseInsensitive => folded(),
             // Lower case comes before upper case if nothing else differs.
@@ -73,6 +70,57 @@ impl Collation {
             Collation::Binary => a.cmp(b),
         }
     }
+}
+
+/// The order of two texts without regard to case: punctuation, digits, letters. Accents count where nothing else differs.
+fn weighed(a: &str, b: &str) -> Ordering {
+    fn lower(text: &str) -> impl Iterator<Item = char> {
+        text.chars().flat_map(char::to_lowercase)
+    }
+    let (mut a, mut b) = (lower(a), lower(b));
+    let mut accents = Ordering::Equal;
+    loop {
+        let (one, other) = match (a.next(), b.next()) {
+            (None, None) => return accents,
+            (None, Some(_)) => return Ordering::Less,
+            (Some(_), None) => return Ordering::Greater,
+            (Some(one), Some(other)) => (one, other),
+        };
+        if one != other {
+            match weight(one).cmp(&weight(other)) {
+                Ordering::Equal => accents = accents.then(one.cmp(&other)),
+                differ => return differ,
+            }
+        }
+    }
+}
+
+/// The place of a lower-case character in the order: its class, and its letter without accents.
+fn weight(c: char) -> (u8, char) {
+    let base = match c {
+        'à'..='æ' | 'ā' | 'ă' | 'ą' => 'a',
+        'ç' | 'ć' | 'č' => 'c',
+        'ď' | 'đ' | 'ð' => 'd',
+        'è'..='ë' | 'ē' | 'ę' | 'ě' => 'e',
+        'ğ' => 'g',
+        'ì'..='ï' | 'ī' => 'i',
+        'ł' | 'ľ' => 'l',
+        'ñ' | 'ń' | 'ň' => 'n',
+        'ò'..='ö' | 'ø' | 'ő' | 'œ' => 'o',
+        'ř' => 'r',
+        'ś' | 'ş' | 'š' | 'ß' => 's',
+        'ť' | 'þ' => 't',
+        'ù'..='ü' | 'ū' | 'ů' | 'ű' => 'u',
+        'ý' | 'ÿ' => 'y',
+        'ź' | 'ż' | 'ž' => 'z',
+        c => c,
+    };
+    let class = match c {
+        c if c.is_alphabetic() => 2,
+        c if c.is_numeric() => 1,
+        _ => 0,
+    };
+    (class, base)
 }
 
 /// A collation under its name in SQL Server: two names are two collations, even if they compare alike here.

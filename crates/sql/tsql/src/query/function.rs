@@ -64,7 +64,7 @@ const FUNCTIONS: &[(&str, i32, Run)] = &[
     ("ts_datepart", 2, date_part),
     ("ts_datepart_first", 3, date_part_of_week),
     ("ts_datename", 2, date_name),
-    ("ts_eomonth", 1, end_of_month),
+    ("ts_eomonth", -1, end_of_month),
     ("ts_len", 1, len),
     ("ts_datalength", 2, data_length),
     ("ts_upper", 1, upper),
@@ -137,6 +137,7 @@ const FUNCTIONS: &[(&str, i32, Run)] = &[
     ("ts_radians", 1, radians),
     ("ts_fromparts", -1, instants::of_parts),
     ("ts_datetrunc", 4, instants::truncated),
+    ("ts_date_bucket", -1, instants::bucket),
     ("ts_with_offset", 4, instants::with_offset),
     ("ts_at_time_zone", 3, instants::in_zone),
     ("ts_offset", 1, offset_minutes),
@@ -564,7 +565,11 @@ fn date_name(arguments: &[Value]) -> Result<Value> {
 
 fn end_of_month(arguments: &[Value]) -> Result<Value> {
     strict(arguments, |a| {
-        let last = moment_of(&a[0])?.date().last_of_month();
+        let at = moment_of(&a[0])?;
+        let months = a.get(1).map(whole).transpose()?.unwrap_or(0);
+        let at = moment::add(moment::DatePart::Month, months, at)
+            .ok_or_else(|| message::DATE_OVERFLOW.with(&[&"date"]))?;
+        let last = at.date().last_of_month();
         Ok(Value::Temporal(Temporal::Date(last)))
     })
 }
@@ -722,17 +727,25 @@ fn number_text(arguments: &[Value]) -> Result<Value> {
     })
 }
 
+/// The most characters of a name.
+const NAME_MAX: usize = 128;
+
 fn quote_name(arguments: &[Value]) -> Result<Value> {
     strict(arguments, |a| {
         let name = text(&a[0]);
-        let (open, close) = match a.get(1).map(text).as_deref() {
-            None | Some("[" | "]") => ("[", "]"),
-            Some("(" | ")") => ("(", ")"),
-            Some("<" | ">") => ("<", ">"),
-            Some("{" | "}") => ("{", "}"),
-            Some("'") => ("'", "'"),
-            Some("\"") => ("\"", "\""),
-            Some("`") => ("`", "`"),
+        // A longer one is no name. Of the marks the first one counts.
+        if name.encode_utf16().count() > NAME_MAX {
+            return Ok(Value::Null);
+        }
+        let mark = a.get(1).map(text).and_then(|marks| marks.chars().next());
+        let (open, close) = match mark {
+            None | Some('[' | ']') => ("[", "]"),
+            Some('(' | ')') => ("(", ")"),
+            Some('<' | '>') => ("<", ">"),
+            Some('{' | '}') => ("{", "}"),
+            Some('\'') => ("'", "'"),
+            Some('"') => ("\"", "\""),
+            Some('`') => ("`", "`"),
             Some(_) => return Ok(Value::Null),
         };
         let doubled = name.replace(close, &close.repeat(2));
@@ -997,9 +1010,7 @@ fn hash_bytes(arguments: &[Value]) -> Result<Value> {
             _ => return Ok(Value::Null),
         };
         match name.as_str() {
-            "MD2" | "MD4" | "MD5" => {
-                Err(message::NOT_HERE.with(&[&format!("HASHBYTES with {name}")]))
-            }
+            "MD2" | "MD4" => Err(message::NOT_HERE.with(&[&format!("HASHBYTES with {name}")])),
             name => Ok(super::digest::hash_named(name, &bytes).map_or(Value::Null, Value::Binary)),
         }
     })

@@ -12,7 +12,7 @@ use jiff::civil;
 use jiff::tz::TimeZone;
 
 use super::cell::{as_kind, kind};
-use super::moment::DatePart;
+use super::moment::{self, DatePart};
 use super::zones;
 use crate::convert::convert;
 use crate::message::{self, Message};
@@ -82,6 +82,57 @@ fn moment_of(numbers: &[i64]) -> Option<DateTime> {
     let nanoseconds = i32::try_from(nanoseconds).ok()?;
     let time = civil::Time::new(small(hour)?, small(minute)?, small(second)?, nanoseconds).ok()?;
     Some(date.to_datetime(time))
+}
+
+/// DATE_BUCKET: part, width, moment, its type, and the origin of the buckets (else the beginning of 1900). Errors: 9834, 9836.
+pub(super) fn bucket(arguments: &[Value]) -> Result<Value> {
+    let of = kind(&arguments[3]);
+    let word = text(&arguments[0]);
+    let (Some(width), value) = (whole(&arguments[1])?, as_kind(&arguments[2], of)?) else {
+        return Ok(Value::Null);
+    };
+    if value.is_null() || arguments.get(4).is_some_and(Value::is_null) {
+        return Ok(Value::Null);
+    }
+    if width <= 0 {
+        return Err(message::BUCKET_WIDTH.plain());
+    }
+    let refused = || message::PART_UNKNOWN.with(&[&word, &"date_bucket", &of]);
+    let part = DatePart::of(&word).filter(|part| {
+        !matches!(
+            part,
+            DatePart::DayOfYear | DatePart::WeekDay | DatePart::IsoWeek
+        ) && !matches!(part, DatePart::Microsecond | DatePart::Nanosecond)
+            && !(part.is_of_time() && of == Type::Date)
+    });
+    let part = part.ok_or_else(refused)?;
+    let wall = |value: &Value| match convert(value, Type::DateTime2(SCALE_MAX))? {
+        Value::Temporal(at) => Ok(at.wall()),
+        _ => Err(message::NOT_A_DATE.plain()),
+    };
+    let (at, offset) = match &value {
+        Value::Temporal(Temporal::DateTimeOffset(at, minutes, _)) => (*at, Some(*minutes)),
+        value => (wall(value)?, None),
+    };
+    let origin = match arguments.get(4) {
+        Some(origin) => wall(origin)?,
+        None => jiff::civil::date(1900, 1, 1).at(0, 0, 0, 0),
+    };
+    // Borders are counted in parts, from which the origin's place within a part may take one.
+    let beyond = || message::DATE_OVERFLOW.with(&[&of]);
+    let mut n = moment::difference(part, origin, at);
+    if part == DatePart::Week {
+        n = moment::difference(DatePart::Day, origin, at).div_euclid(7);
+    }
+    while moment::add(part, n, origin).is_some_and(|begin| begin > at) {
+        n -= 1;
+    }
+    let begin = moment::add(part, n.div_euclid(width) * width, origin).ok_or_else(beyond)?;
+    let begin = match offset {
+        Some(minutes) => Temporal::DateTimeOffset(begin, minutes, SCALE_MAX),
+        None => Temporal::DateTime2(begin, SCALE_MAX),
+    };
+    convert(&Value::Temporal(begin), of)
 }
 
 /// The first moment of a part: the part, the moment, its type, the day that begins a week (1: Monday).

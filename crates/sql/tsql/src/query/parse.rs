@@ -555,7 +555,7 @@ impl WrittenOut {
 /// and no other token was `changed`.
 fn compound(tokens: &[FragmentToken], changed: bool) -> Option<WrittenOut> {
     let operator = |raw: &str| {
-        ["+=", "-=", "*=", "/=", "%="]
+        ["+=", "-=", "*=", "/=", "%=", "|=", "&=", "^="]
             .iter()
             .find(|o| **o == raw)
             .map(|o| &o[..1])
@@ -604,6 +604,52 @@ pub fn near(text: &str) -> String {
     text.chars().take(60).collect()
 }
 
+/// Words of queries that are no names: a mistake at one has another number.
+const KEYWORDS: &[&str] = &[
+    "AND",
+    "AS",
+    "ASC",
+    "BETWEEN",
+    "BY",
+    "CASE",
+    "CROSS",
+    "DESC",
+    "DISTINCT",
+    "ELSE",
+    "END",
+    "EXCEPT",
+    "EXISTS",
+    "FROM",
+    "FULL",
+    "GROUP",
+    "HAVING",
+    "IN",
+    "INNER",
+    "INTERSECT",
+    "INTO",
+    "IS",
+    "JOIN",
+    "LEFT",
+    "LIKE",
+    "NOT",
+    "NULL",
+    "ON",
+    "OR",
+    "ORDER",
+    "OUTER",
+    "OVER",
+    "RIGHT",
+    "SELECT",
+    "SET",
+    "THEN",
+    "TOP",
+    "UNION",
+    "VALUES",
+    "WHEN",
+    "WHERE",
+    "WITH",
+];
+
 /// The parser's `… found: X at Line: 1, Column: 5` as a message, and the offset of `X`. `None`: the end of the text.
 fn wrong(error: &str, text: &str) -> (Message, Option<usize>) {
     if error.contains("recursion limit") {
@@ -616,7 +662,14 @@ fn wrong(error: &str, text: &str) -> (Message, Option<usize>) {
             let last = text.rsplit(' ').next().unwrap_or(text);
             (message::SYNTAX.with(&[&near(last)]), None)
         }
-        Some(found) => (message::SYNTAX.with(&[&near(found)]), offset(place, text)),
+        Some(found) => {
+            let is_keyword = KEYWORDS.iter().any(|word| found.eq_ignore_ascii_case(word));
+            let message = match is_keyword {
+                true => message::SYNTAX_KEYWORD,
+                false => message::SYNTAX,
+            };
+            (message.with(&[&near(found)]), offset(place, text))
+        }
     }
 }
 

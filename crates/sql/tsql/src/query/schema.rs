@@ -397,6 +397,14 @@ pub(super) static VIEWS: &[View] = &[
          parent_connection_id uniqueidentifier, most_recent_sql_handle varbinary(64)"
     ),
     facts!(
+        "dm_os_sys_memory",
+        system::memory,
+        "total_physical_memory_kb bigint, available_physical_memory_kb bigint, total_page_file_kb bigint, \
+         available_page_file_kb bigint, system_cache_kb bigint, kernel_paged_pool_kb bigint, \
+         kernel_nonpaged_pool_kb bigint, system_high_memory_signal_state bit, system_low_memory_signal_state bit, \
+         system_memory_state_desc nvarchar(256)"
+    ),
+    facts!(
         "dm_os_sys_info",
         system::machine,
         "cpu_ticks bigint, ms_ticks bigint, cpu_count int, hyperthread_ratio int, physical_memory_kb bigint, \

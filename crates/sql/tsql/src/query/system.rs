@@ -138,6 +138,12 @@ pub(super) fn machine(server: &Server, _: &str) -> Rows {
     ]])
 }
 
+/// The machine's memory.
+pub(super) fn memory(_: &Server, _: &str) -> Rows {
+    let memory = memory_bytes().map_or(Value::Null, |bytes| whole(bytes >> 10));
+    Ok(vec![vec![("total_physical_memory_kb", memory)]])
+}
+
 /// This process, as a service.
 pub(super) fn services(server: &Server, _: &str) -> Rows {
     let name = format!("Longshore ({})", server.setup.name);

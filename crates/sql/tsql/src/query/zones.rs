@@ -16,6 +16,16 @@ pub(super) fn iana(windows: &str) -> Option<&'static str> {
     found.map(|(_, iana)| *iana)
 }
 
+/// The name that SQL Server has for a zone of the time zone database.
+pub(super) fn windows(iana: &str) -> Option<&'static str> {
+    let iana = match iana {
+        "Etc/UTC" | "UTC" | "Etc/UCT" | "Zulu" | "Etc/Zulu" | "Universal" => return Some("UTC"),
+        iana => iana,
+    };
+    let found = ZONES.iter().find(|(_, known)| *known == iana);
+    found.map(|(name, _)| *name)
+}
+
 const ZONES: &[(&str, &str)] = &[
     ("Afghanistan Standard Time", "Asia/Kabul"),
     ("Alaskan Standard Time", "America/Anchorage"),

@@ -44,7 +44,7 @@ use self::sessions::SessionList;
 pub(crate) use self::sessions::{
     SESSION_FIRST, SESSION_LAST, SessionFacts, SessionNumber, SessionState,
 };
-use crate::convert::parse_moment;
+use crate::convert::{in_ticks, parse_moment};
 use crate::errorlog::ErrorLog;
 use crate::memory::Memory;
 use crate::message::{self, Message};
@@ -298,7 +298,8 @@ impl Server {
 /// Local wall time of a moment, in microseconds since 1970, to the millisecond.
 pub(crate) fn local(unix_us: i64) -> DateTime {
     let at = jiff::Timestamp::from_millisecond(unix_us.div_euclid(1000)).unwrap_or_default();
-    at.to_zoned(jiff::tz::TimeZone::system()).datetime()
+    let at = at.to_zoned(jiff::tz::TimeZone::system()).datetime();
+    in_ticks(at).unwrap_or(at)
 }
 
 /// The moment that a script names, in microseconds since 1970: local wall time, or a time with its own offset from

@@ -18,6 +18,7 @@ use longshore_catalog::RowChanges;
 use super::conditions::check_conditions;
 use super::output::{Changed, RowOutput, asked};
 use super::target::{ChangedTable, find};
+use super::top::allowed;
 use super::{computed, foreign};
 use crate::convert::{convert_from, convert_in};
 use crate::flow::{Flow, Out, Stop, Variable};
@@ -266,7 +267,10 @@ fn insert_rows(session: &mut Session, insert: &Insert, out: &mut Out) -> Flow {
         }
         InsertSource::Execute(executed) => execute_into(session, executed, &mut collected, out)?,
     }
-    let rows = collected.rows;
+    let mut rows = collected.rows;
+    if let Some(top) = &insert.top {
+        rows.truncate(allowed(session, top, rows.len())?);
+    }
     finish_insert(session, &target, rows, insert.output.as_ref(), out)
 }
 
@@ -640,7 +644,8 @@ fn change_stored<'a>(
     };
     computed::fill(session, &target.shape, &mut change.put)?;
     let mut done = Done::default();
-    if change.put.is_empty() && change.removed.is_empty() {
+    let numbers = identity.is_none() || identity == loaded.rows.last_identity;
+    if change.put.is_empty() && change.removed.is_empty() && numbers {
         done.told = told(session, target, output, (&[], &[]))?;
         return Ok(Some(done));
     }
@@ -888,14 +893,14 @@ fn truncate_rows(session: &mut Session, name: &[String], out: &mut Out) -> Flow 
         let rows = current.of(session).into_iter().flat_map(TableRows::iter);
         let removed = rows.map(|(number, _)| number).collect();
         let put = Vec::new();
+        // The next row is numbered as the first one.
+        let identity = target.shape.identity();
         Ok(MadeChange {
             change: Change { removed, put },
+            identity: identity.map(|(_, seed, step)| seed.wrapping_sub(step)),
             ..MadeChange::default()
         })
     })?;
-    if let TableId::Variable(id) | TableId::Temporary(id) = target.id {
-        session.tables.number(id, None);
-    }
     Ok(out.done(Command::Other, None)?)
 }
 

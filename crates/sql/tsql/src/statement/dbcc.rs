@@ -1,4 +1,4 @@
-//! DBCC TRACEON, TRACEOFF and TRACESTATUS; the way to CHECKDB.
+//! DBCC TRACEON, TRACEOFF, TRACESTATUS, SQLPERF and OPENTRAN; the way to CHECKDB and CHECKIDENT.
 //!
 //! Any number is accepted, as in SQL Server. The ones with an effect: 3213 shows the buffers of backups (`trace.rs`),
 //! 3604 sends such lines to the client, 3605 to the log, 3226 keeps successful backups out of the log.
@@ -6,15 +6,16 @@
 //! Invariants
 //! - A command of SQL Server's that is not supported here is refused by name (50002), any other word with 2526.
 //!
-//! Leaves to others: the effects of trace flags (`trace.rs`, `backup.rs`), and CHECKDB (`checkdb.rs`).
+//! Leaves to others: the effects of trace flags (`trace.rs`, `backup.rs`), CHECKDB (`checkdb.rs`), and CHECKIDENT (`identity.rs`).
 
 use super::checkdb::check_database;
+use super::identity::check_identity;
 use crate::convert::convert;
 use crate::flow::{Flow, Out};
 use crate::message::{self, Message};
 use crate::session::Session;
 use crate::sink::Command;
-use crate::syntax::Dbcc;
+use crate::syntax::{Dbcc, Operand};
 use crate::value::{Column, Type, Value};
 
 /// Among the flags it means: for all sessions.
@@ -27,7 +28,6 @@ const ELSEWHERE: &[&str] = &[
     "CHECKCATALOG",
     "CHECKCONSTRAINTS",
     "CHECKFILEGROUP",
-    "CHECKIDENT",
     "CHECKTABLE",
     "CLEANTABLE",
     "CLONEDATABASE",
@@ -47,7 +47,6 @@ const ELSEWHERE: &[&str] = &[
     "LOG",
     "LOGINFO",
     "MEMORYSTATUS",
-    "OPENTRAN",
     "OUTPUTBUFFER",
     "PAGE",
     "PINTABLE",
@@ -65,6 +64,19 @@ const ELSEWHERE: &[&str] = &[
 pub(crate) fn dbcc(session: &mut Session, dbcc: &Dbcc, out: &mut Out) -> Flow {
     if dbcc.command == "CHECKDB" {
         return check_database(session, dbcc, out);
+    }
+    match (dbcc.command.as_str(), dbcc.arguments.as_slice()) {
+        ("CHECKIDENT", _) => return check_identity(session, dbcc, out),
+        ("SQLPERF", [Operand::Text(what)]) if what.eq_ignore_ascii_case("LOGSPACE") => {
+            log_space(session, out)?;
+            return finish(dbcc, out);
+        }
+        // A transaction here holds no log.
+        ("OPENTRAN", _) => {
+            out.say(message::NO_OPEN_TRANSACTIONS.plain())?;
+            return finish(dbcc, out);
+        }
+        _ => {}
     }
     let flags = dbcc
         .arguments
@@ -85,10 +97,31 @@ pub(crate) fn dbcc(session: &mut Session, dbcc: &Dbcc, out: &mut Out) -> Flow {
         }
         _ => return Err(message::DBCC_UNKNOWN.plain().into()),
     }
+    finish(dbcc, out)
+}
+
+fn finish(dbcc: &Dbcc, out: &mut Out) -> Flow {
     if !dbcc.options.iter().any(|(o, _)| o == "NO_INFOMSGS") {
         out.say(message::DBCC_DONE.plain())?;
     }
     Ok(out.done(Command::Other, None)?)
+}
+
+/// The databases. The sizes of their logs only their own engines know.
+fn log_space(session: &Session, out: &mut Out) -> Flow {
+    let names = session.server.database_names();
+    out.sink.columns(&[
+        Column::new("Database Name", Type::nvarchar(128)),
+        Column::new("Log Size (MB)", Type::Float),
+        Column::new("Log Space Used (%)", Type::Float),
+        Column::new("Status", Type::Int),
+    ])?;
+    for name in &names {
+        let name = Value::text(name.as_str());
+        out.sink
+            .row(&[name, Value::Null, Value::Null, Value::Int(0)])?;
+    }
+    Ok(out.done(Command::Select, Some(names.len() as u64))?)
 }
 
 fn change(session: &mut Session, flags: &[i64], on: bool) {

@@ -22,13 +22,13 @@ use super::change::{
 };
 use super::output::{RowOutput, SourceRows};
 use super::target::{ChangedTable, bracketed, dotted, find};
-use crate::convert::convert_from;
+use super::top::allowed;
 use crate::flow::{Flow, Out, Stop};
 use crate::message::{self, Message};
 use crate::query::{self, QueryPlan, ROW_NUMBER};
 use crate::session::Session;
 use crate::sink::Command;
-use crate::syntax::{Fragment, Merge, MergeAction, MergeClause, MergeRows, Top};
+use crate::syntax::{Fragment, Merge, MergeAction, MergeClause, MergeRows};
 use crate::tables::{Change, TableRow};
 use crate::value::{Column, Type, Value};
 use crate::variables::{Sum, bytes};
@@ -354,24 +354,6 @@ impl Merging<'_> {
     fn output(&self, source: Option<SourceRows>) -> Option<RowOutput<'_>> {
         let output = RowOutput::of(self.merge.output.as_ref(), Command::Other, self.line)?;
         Some(RowOutput { source, ..output })
-    }
-}
-
-/// How many of `count` rows TOP allows; part of a row counts as a row. Errors: 127, 1031, 1060.
-fn allowed(session: &Session, top: &Top, count: usize) -> Result<usize, Message> {
-    let found = query::scalar(&session.query_context(), &top.count)?;
-    if top.percent {
-        return match convert_from(&found.value, found.kind, Type::Float)? {
-            Value::Float(percent) if (0.0..=100.0).contains(&percent) => {
-                Ok((count as f64 * percent / 100.0).ceil() as usize)
-            }
-            _ => Err(message::PERCENT_RANGE.plain()),
-        };
-    }
-    match (found.kind.is_integer(), &found.value) {
-        (true, Value::Int(n)) if *n < 0 => Err(message::TOP_NEGATIVE.plain()),
-        (true, Value::Int(n)) => Ok(usize::try_from(*n).unwrap_or(usize::MAX).min(count)),
-        _ => Err(message::TOP_NOT_WHOLE.plain()),
     }
 }
 

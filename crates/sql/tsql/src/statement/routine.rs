@@ -18,7 +18,7 @@ use super::type_of;
 use crate::flow::{Flow, Out, Variable};
 use crate::message::{self, Message};
 use crate::server::objects::{PROCEDURE, StoredObject};
-use crate::server::text_of_date;
+use crate::server::{is_shared, text_of_date};
 use crate::session::{Compiled, Session};
 use crate::sink::Command;
 use crate::syntax::{Operand, Routine, RoutineVerb, Statement, parse};
@@ -32,15 +32,22 @@ pub(crate) fn create(session: &mut Session, routine: &Routine, out: &mut Out) ->
         let verbs = format!("CREATE/ALTER {word}");
         return Err(message::NO_DATABASE_PREFIX.with(&[&verbs]).into());
     }
-    check_alone(session, &format!("CREATE {word}"))?;
     let place = new_name(session, &routine.name)?;
-    if place.1.starts_with('#') {
-        return Err(message::NOT_HERE.with(&[&"a temporary procedure"]).into());
+    if !place.1.starts_with('#') {
+        check_alone(session, &format!("CREATE {word}"))?;
+    }
+    if is_shared(&place.1) || place.1.starts_with('#') && code != PROCEDURE {
+        return Err(message::NOT_HERE
+            .with(&[&"a temporary routine of this kind"])
+            .into());
     }
     for parameter in &routine.parameters {
         type_of(&parameter.kind)?;
     }
     function::check(session, routine)?;
+    if place.1.starts_with('#') {
+        return create_temporary(session, routine, place, out);
+    }
     let found = session.server.kept.object(&place.0, &place.1);
     match (found, routine.verb) {
         (Some(found), _) if found.object.kind != code => {
@@ -78,9 +85,34 @@ pub(crate) fn create(session: &mut Session, routine: &Routine, out: &mut Out) ->
     Ok(out.done(Command::Other, None)?)
 }
 
+/// A procedure of the session. Errors: 208, 2714.
+fn create_temporary(
+    session: &mut Session,
+    routine: &Routine,
+    place: (String, String),
+    out: &mut Out,
+) -> Flow {
+    match (session.tables.procedure(&place.1), routine.verb) {
+        (Some(_), RoutineVerb::Create) => {
+            return Err(message::OBJECT_EXISTS.with(&[&place.1]).into());
+        }
+        (None, RoutineVerb::Alter) => {
+            return Err(message::OBJECT_UNKNOWN.with(&[&place.1]).into());
+        }
+        _ => {}
+    }
+    let new = object(session, place, PROCEDURE, routine.text.clone());
+    session.tables.keep_procedure(new)?;
+    Ok(out.done(Command::Other, None)?)
+}
+
 /// The procedure of this name: in the database that it names or that is in use, and for names that begin with `sp_` also
 /// in master.
 pub(super) fn find(session: &Session, name: &[String]) -> Option<Arc<StoredObject>> {
+    let own = name.last().and_then(|name| session.tables.procedure(name));
+    if let Some(own) = own {
+        return Some(Arc::new(StoredObject::of(own.clone())));
+    }
     let kept = &session.server.kept;
     let is_procedure = |o: &Arc<StoredObject>| o.object.kind == PROCEDURE;
     let own = kept.named(name, &session.database).filter(is_procedure);
@@ -145,6 +177,7 @@ fn bound(
     for (i, passed) in arguments.passed.iter().enumerate() {
         let at = match &passed.name {
             None if i < count => i,
+            None if count == 0 => return Err(message::NO_PARAMETERS.with(&[name])),
             None => return Err(message::TOO_MANY_ARGUMENTS.with(&[name])),
             Some(wanted) => {
                 let mut all = routine.parameters.iter();

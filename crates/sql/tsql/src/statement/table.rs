@@ -181,6 +181,9 @@ fn drop_one(session: &mut Session, kind: ObjectKind, name: &[String]) -> Result<
         session.tables.drop_temporary(id);
         return Ok(());
     }
+    if kind == ObjectKind::Procedure && session.tables.drop_procedure(last) {
+        return Ok(());
+    }
     let found = session.server.kept.named(name, &session.database);
     let found = found
         .filter(|o| wanted.contains(&o.object.kind.as_str()))

@@ -238,6 +238,7 @@ pub struct IndexSpec {
 pub struct Insert {
     /// The WITH clause before it.
     pub with: Option<Fragment>,
+    pub top: Option<Top>,
     /// A table variable has one part, with its @.
     pub table: Vec<String>,
     pub columns: Vec<String>,

@@ -152,6 +152,9 @@ impl<'a> Lexer<'a> {
                     | b"*="
                     | b"/="
                     | b"%="
+                    | b"|="
+                    | b"&="
+                    | b"^="
                     | b"::"
             );
             self.at += usize::from(pair);

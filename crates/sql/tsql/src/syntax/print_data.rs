@@ -121,7 +121,9 @@ fn or_default(value: Option<&Fragment>) -> &str {
 impl Display for Insert {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         with(f, self.with.as_ref())?;
-        write!(f, "INSERT INTO {}", dotted(&self.table))?;
+        f.write_str("INSERT ")?;
+        top(f, self.top.as_ref())?;
+        write!(f, "INTO {}", dotted(&self.table))?;
         if !self.columns.is_empty() {
             write!(f, " ({})", names(&self.columns))?;
         }

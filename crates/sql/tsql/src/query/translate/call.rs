@@ -31,6 +31,7 @@ use crate::query::schema::database_id;
 use crate::query::sql::Sql;
 use crate::query::texts;
 use crate::query::views::number_of;
+use crate::query::zones::windows;
 use crate::server::is_shared;
 use crate::syntax::Language;
 use crate::value::{LENGTH_MAX, SCALE_MAX, Temporal, Type, Value};
@@ -51,7 +52,7 @@ const SIMPLE: &[(&str, usize, usize, &str, &str, Type)] = &[
     ("CHARINDEX", 2, 3, "ttv", "ts_charindex", Type::Int),
     ("CONCAT", 2, 254, "t", "ts_concat", TEXT),
     ("DAY", 1, 1, "v", "day", Type::Int),
-    ("EOMONTH", 1, 1, "v", "ts_eomonth", Type::Date),
+    ("EOMONTH", 1, 2, "v", "ts_eomonth", Type::Date),
     ("ISDATE", 1, 1, "v", "ts_isdate", Type::Int),
     ("ISNUMERIC", 1, 1, "v", "ts_isnumeric", Type::Int),
     ("LEFT", 2, 2, "tv", "ts_left", TEXT),
@@ -150,11 +151,8 @@ pub(super) const ELSEWHERE: &[&str] = &[
     "COT",
     "CRYPT_GEN_RANDOM",
     "CURRENT_REQUEST_ID",
-    "CURRENT_TIMEZONE",
-    "CURRENT_TIMEZONE_ID",
     "CURRENT_TRANSACTION_ID",
     "DATABASE_PRINCIPAL_ID",
-    "DATE_BUCKET",
     "DECOMPRESS",
     "DECRYPTBYASYMKEY",
     "DECRYPTBYCERT",
@@ -397,7 +395,11 @@ impl Translator<'_> {
         let mut typed = Vec::new();
         for argument in arguments {
             let argument = self.expression(argument)?;
-            typed.push(self.dated(argument, read));
+            let is_count = *ours == "ts_eomonth" && !typed.is_empty();
+            typed.push(match is_count {
+                true => argument,
+                false => self.dated(argument, read),
+            });
         }
         // For these the result has the type of the argument.
         let kind = match (*kind, typed.first()) {
@@ -559,7 +561,7 @@ impl Translator<'_> {
         };
         if !takes || argument.kind.is_none() && !is_counted {
             let shown = match argument.kind {
-                Some(kind) => named(kind),
+                Some(kind) => kind.bare_name().to_owned(),
                 None => "NULL".to_owned(),
             };
             return Err(message::OPERAND_TYPE.with(&[&shown, &name.to_lowercase()]));
@@ -931,8 +933,11 @@ impl Translator<'_> {
                 let found = self.identity_of(&table.to_string());
                 let value = found.map_or(Value::Null, |(last, seed, step)| {
                     Value::Int(match name {
-                        // A table without rows has the number of the first.
-                        "IDENT_CURRENT" => last.unwrap_or(seed),
+                        // A table that had no row since its beginning, or since TRUNCATE, has the number of the first.
+                        "IDENT_CURRENT" => {
+                            let last = last.filter(|last| *last != seed.wrapping_sub(step));
+                            last.unwrap_or(seed)
+                        }
                         "IDENT_SEED" => seed,
                         _ => step,
                     })
@@ -941,6 +946,16 @@ impl Translator<'_> {
             }
             ("CONNECTIONPROPERTY", [property]) => {
                 Ok(Some(self.connection_property(&property.to_string())))
+            }
+            ("CURRENT_TIMEZONE" | "CURRENT_TIMEZONE_ID", []) => {
+                let own = jiff::tz::TimeZone::system();
+                let own = own.iana_name().unwrap_or("UTC");
+                let id = windows(own).ok_or_else(|| not_here("the name of this time zone"))?;
+                match (name, id) {
+                    ("CURRENT_TIMEZONE_ID", id) => text(id),
+                    (_, "UTC") => text("(UTC) Coordinated Universal Time"),
+                    _ => Err(not_here("CURRENT_TIMEZONE of this time zone")),
+                }
             }
             ("PI", []) => Ok(Some((Type::Float, Value::Float(std::f64::consts::PI)))),
             ("ROWCOUNT_BIG", []) => {
@@ -998,7 +1013,9 @@ impl Translator<'_> {
                 .tables
                 .temporary(&last)
                 .filter(|_| is_there && fits("U"));
-            found.map(|id| -i64::from(id) - 1)
+            let procedure = context.tables.procedure(&last);
+            let procedure = procedure.filter(|_| fits("P")).map(|object| object.id);
+            found.map(|id| -i64::from(id) - 1).or(procedure)
         } else if let Some(found) = context.server.kept.named(&parts, context.database) {
             fits(&found.object.kind).then_some(found.object.id)
         } else if let Some((view, _)) = crate::query::View::find(&parts, context.database) {
@@ -1024,15 +1041,6 @@ pub(super) fn averaged(name: &str, typed: TypedSql) -> TypedSql {
             TypedSql { sql, ..typed }
         }
         false => typed,
-    }
-}
-
-/// A type as messages name it: without its length, unless that is `max`.
-fn named(kind: Type) -> String {
-    let shown = kind.to_string();
-    match shown.split_once('(') {
-        Some((name, length)) if length != "max)" => name.to_owned(),
-        _ => shown,
     }
 }
 

@@ -110,6 +110,28 @@ impl Translator<'_> {
                 let sql = Sql::call("ts_datetrunc", [part, at, own, first]);
                 Ok(Some(TypedSql::of(sql, kind)))
             }
+            ("DATE_BUCKET", [part, width, at, origin @ ..]) if origin.len() <= 1 => {
+                let part = match part {
+                    Expr::Identifier(name) if DatePart::of(&name.value).is_some() => {
+                        self.bind(Value::text(name.value.as_str()))
+                    }
+                    other => return Err(message::OPTION_UNKNOWN.with(&[other, &"date_bucket"])),
+                };
+                let width = self.expression(width)?.sql;
+                let at = self.expression(at)?;
+                let kind = match at.kind() {
+                    kind if kind.is_moment() => kind,
+                    _ => Type::DateTime2(SCALE_MAX),
+                };
+                let at = self.dated(at, kind);
+                let at = self.widened(at, Some(kind));
+                let own = self.bind_type(kind);
+                let mut all = vec![part, width, at, own];
+                if let Some(origin) = origin.first() {
+                    all.push(self.dated_moment(origin)?);
+                }
+                Ok(Some(TypedSql::of(Sql::call("ts_date_bucket", all), kind)))
+            }
             _ => Ok(None),
         }
     }

@@ -101,6 +101,23 @@ fn are_hints(arguments: &[FunctionArg]) -> bool {
     !arguments.is_empty() && arguments.iter().all(is_hint)
 }
 
+/// The LSNs that the history does not keep: they are the checkpoint of the full backup before this one, and that of the base of a
+/// differential. `None`: another column.
+fn chain_lsn(column: &str) -> Option<&'static str> {
+    match column {
+        "database_backup_lsn" => Some(
+            "CASE WHEN own.checkpoint_lsn IS NOT NULL THEN ifnull((SELECT b.checkpoint_lsn FROM cat.backupset AS b \
+             WHERE b.database_name = own.database_name AND b.family_guid IS own.family_guid AND b.type = 'D' \
+             AND b.is_copy_only = 0 AND b.backup_set_id < own.backup_set_id ORDER BY b.backup_set_id DESC LIMIT 1), 0) END",
+        ),
+        "differential_base_lsn" => Some(
+            "CASE WHEN own.type = 'I' THEN (SELECT b.checkpoint_lsn FROM cat.backupset AS b \
+             WHERE b.backup_set_uuid = own.differential_base_guid) END",
+        ),
+        _ => None,
+    }
+}
+
 impl Translator<'_> {
     /// The FROM clause; its tables become the innermost scope, which the caller must remove.
     pub(super) fn from(&mut self, from: &[TableWithJoins]) -> Result<String, Message> {
@@ -399,8 +416,12 @@ impl Translator<'_> {
             .enumerate()
             .map(|(i, column)| {
                 let name = quoted(&column.name);
+                let of_chain = (view.name == "backupset").then(|| chain_lsn(&column.name));
                 let value = match column.kind {
                     _ if empty => "NULL".to_owned(),
+                    _ if of_chain.flatten().is_some() => {
+                        of_chain.flatten().unwrap_or_default().to_owned()
+                    }
                     // The catalog separates date and time as in ISO 8601.
                     Type::DateTime if catalog => format!("replace({name}, 'T', ' ')"),
                     Type::UniqueIdentifier if catalog => format!("upper({name})"),
@@ -412,7 +433,7 @@ impl Translator<'_> {
         let list = list.join(", ");
         match (empty, catalog) {
             (true, _) => format!("SELECT {list} WHERE 0"),
-            (false, true) => format!("SELECT {list} FROM cat.{}", quoted(view.name)),
+            (false, true) => format!("SELECT {list} FROM cat.{} AS own", quoted(view.name)),
             (false, false) => format!("SELECT {list} FROM {}", table_of(view)),
         }
     }

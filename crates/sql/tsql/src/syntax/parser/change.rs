@@ -106,10 +106,11 @@ impl Parser<'_> {
 
     pub(super) fn insert(&mut self, with: Option<Fragment>) -> Result<Statement, Message> {
         self.advance()?;
-        if self.is_word("TOP") || self.is_word("BULK") {
+        if self.is_word("BULK") {
             let what = format!("INSERT {}", self.token.raw.to_ascii_uppercase());
             return Err(self.wrong(NOT_HERE.with(&[&what])));
         }
+        let top = self.top()?;
         self.take_word("INTO")?;
         let table = self.table()?;
         self.hints()?;
@@ -136,6 +137,7 @@ impl Parser<'_> {
         };
         Ok(Statement::Insert(Box::new(Insert {
             with,
+            top,
             table,
             columns,
             output,
@@ -194,7 +196,7 @@ impl Parser<'_> {
         let mut operator = String::new();
         if variable.is_none() || (is_name && self.next.is("=")) {
             column = self.names(TABLE_PARTS_MAX)?.pop().unwrap_or_default();
-            if !["=", "+=", "-=", "*=", "/=", "%="]
+            if !["=", "+=", "-=", "*=", "/=", "%=", "|=", "&=", "^="]
                 .iter()
                 .any(|o| self.is(o))
             {

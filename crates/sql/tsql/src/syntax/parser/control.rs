@@ -81,7 +81,7 @@ impl Parser<'_> {
             let what = format!("the method {} of XML in SET", self.next.raw);
             return Err(self.wrong(NOT_HERE.with(&[&what])));
         }
-        let operators = ["=", "+=", "-=", "*=", "/=", "%="];
+        let operators = ["=", "+=", "-=", "*=", "/=", "%=", "|=", "&=", "^="];
         if !operators.iter().any(|o| self.is(o)) {
             return Err(self.syntax());
         }
