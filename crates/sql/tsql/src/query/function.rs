@@ -137,7 +137,7 @@ const FUNCTIONS: &[(&str, i32, Run)] = &[
     ("ts_radians", 1, radians),
     ("ts_fromparts", -1, instants::of_parts),
     ("ts_datetrunc", 4, instants::truncated),
-    ("ts_date_bucket", -1, instants::bucket),
+    ("ts_date_bucket", 5, instants::bucket),
     ("ts_with_offset", 4, instants::with_offset),
     ("ts_at_time_zone", 3, instants::in_zone),
     ("ts_offset", 1, offset_minutes),

@@ -84,14 +84,14 @@ fn moment_of(numbers: &[i64]) -> Option<DateTime> {
     Some(date.to_datetime(time))
 }
 
-/// DATE_BUCKET: part, width, moment, its type, and the origin of the buckets (else the beginning of 1900). Errors: 9834, 9836.
+/// DATE_BUCKET: part, width, moment, its type, and the origin of the buckets. Errors: 9834, 9836.
 pub(super) fn bucket(arguments: &[Value]) -> Result<Value> {
     let of = kind(&arguments[3]);
     let word = text(&arguments[0]);
     let (Some(width), value) = (whole(&arguments[1])?, as_kind(&arguments[2], of)?) else {
         return Ok(Value::Null);
     };
-    if value.is_null() || arguments.get(4).is_some_and(Value::is_null) {
+    if value.is_null() || arguments[4].is_null() {
         return Ok(Value::Null);
     }
     if width <= 0 {
@@ -114,10 +114,7 @@ pub(super) fn bucket(arguments: &[Value]) -> Result<Value> {
         Value::Temporal(Temporal::DateTimeOffset(at, minutes, _)) => (*at, Some(*minutes)),
         value => (wall(value)?, None),
     };
-    let origin = match arguments.get(4) {
-        Some(origin) => wall(origin)?,
-        None => jiff::civil::date(1900, 1, 1).at(0, 0, 0, 0),
-    };
+    let origin = wall(&arguments[4])?;
     // Borders are counted in parts, from which the origin's place within a part may take one.
     let beyond = || message::DATE_OVERFLOW.with(&[&of]);
     let mut n = moment::difference(part, origin, at);

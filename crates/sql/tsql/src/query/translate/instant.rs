@@ -127,9 +127,10 @@ impl Translator<'_> {
                 let at = self.widened(at, Some(kind));
                 let own = self.bind_type(kind);
                 let mut all = vec![part, width, at, own];
-                if let Some(origin) = origin.first() {
-                    all.push(self.dated_moment(origin)?);
-                }
+                all.push(match origin.first() {
+                    Some(origin) => self.dated_moment(origin)?,
+                    None => self.bind(Value::text("1900-01-01")),
+                });
                 Ok(Some(TypedSql::of(Sql::call("ts_date_bucket", all), kind)))
             }
             _ => Ok(None),
