@@ -11,6 +11,7 @@
 mod applock;
 mod apply;
 mod call;
+mod clause;
 mod common;
 mod comparison;
 mod constant;
@@ -50,9 +51,9 @@ use super::sql::{Parameter, Sql};
 use crate::message::{self, Message};
 use crate::syntax;
 use crate::value::{Column, Type, Value};
+use clause::Clause;
 use grouped::{Condition, TranslatedSelect};
 use reach::Reach;
-use rules::Clause;
 use state::{
     Item, NamedTable, Passed, SelectFindings, SelectPurpose, SelectedColumns, Stepwise, Translator,
     TypedSql, column_alias, direction, folded, is_hidden, not_here, position,

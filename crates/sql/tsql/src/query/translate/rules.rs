@@ -9,47 +9,9 @@
 
 use sqlparser::ast::{Expr, GroupByExpr, Select, SelectItem};
 
+use super::clause::{AggregateRule, Clause, GroupRule};
 use super::state::{Item, NamedTable, Translator, TypedSql, is_hidden};
 use crate::message::{self, Message};
-
-/// The clause of the innermost SELECT that is being translated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Clause {
-    #[default]
-    Elsewhere,
-    Where,
-    GroupBy,
-    Items,
-    Having,
-    OrderBy,
-}
-
-/// A SELECT whose clauses after FROM are being translated.
-#[derive(Debug)]
-pub(super) struct GroupRule {
-    /// Those of its tables' columns.
-    prefixes: Vec<String>,
-    clause: Clause,
-    /// The expressions of its GROUP BY, as they are the same: their SQL, and their own texts.
-    by: Vec<String>,
-    texts: Vec<String>,
-    is_aggregated: bool,
-    /// Only whether it has rows counts, so a star in it names no columns.
-    is_existence: bool,
-    /// The first column outside of all groups, and its clause.
-    loose: Option<(Clause, String)>,
-}
-
-/// The place of an aggregate's argument.
-#[derive(Debug, Default)]
-pub(super) struct AggregateRule {
-    /// It counts aggregates that are open, and texts that are compared only.
-    open: usize,
-    /// The outermost SELECT whose column the argument names.
-    owner: Option<usize>,
-    /// Queries that were open where the aggregate began.
-    queries: usize,
-}
 
 impl Translator<'_> {
     /// Begins a SELECT behind its FROM.

@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sqlparser::ast::{Expr, NamedWindowDefinition, OrderByExpr};
 
+use super::clause::{AggregateRule, Clause, GroupRule};
 use super::reach::Reach;
-use super::rules::{AggregateRule, Clause, GroupRule};
 use crate::message::{self, Message};
 use crate::query::collation::Label;
 use crate::query::context::QueryContext;
