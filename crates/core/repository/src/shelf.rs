@@ -37,7 +37,7 @@ use crate::label::{BackupKind, Label};
 use crate::lease::{Holder, Use};
 use crate::place::{Begun, Found, Hold, LabelFiles, Place, Protection};
 use crate::recover::{self, RestoreStart, SkippedBackup};
-use crate::state::{BackupState, Complete, Shown, broken, writing};
+use crate::state::{BackupState, Complete, Shown, broken, strangers, writing};
 use crate::target::{self, Target, WAL};
 
 /// The backups of one database at a target.
@@ -160,7 +160,7 @@ impl BackupEntry {
         self.is_bare && matches!(self.state, BackupState::Abandoned)
     }
 
-    /// Whether it is refused for its signature.
+    /// Whether it is refused for its signature, or because it is not encrypted.
     pub fn is_strangers(&self) -> bool {
         matches!(
             self.state,
@@ -183,7 +183,7 @@ impl BackupEntry {
                 BackupState::Abandoned => Health::Abandoned,
                 BackupState::Missing { .. } | BackupState::Lost { .. } => Health::Missing,
                 BackupState::Damaged { .. } => Health::Broken,
-                // It may be the machine's own, of before signatures, and others may need it and its WAL.
+                // It may be the machine's own, of before the requirement, and others may need it and its WAL.
                 BackupState::Foreign {
                     is_strangers: true, ..
                 } => Health::Unknown,
@@ -650,12 +650,10 @@ impl Shelf {
         match read {
             Ok((set, stored_bytes, faults, (recipients, signature))) => match set.trailer {
                 Some(_) if signature.is_some_and(|found| signers.refuse(&found)) => {
-                    let what = signature.map_or(String::new(), |found| found.to_string());
-                    BackupState::Foreign {
-                        what,
-                        is_strangers: true,
-                        shown: None,
-                    }
+                    strangers(signature.map_or(String::new(), |found| found.to_string()))
+                }
+                Some(_) if !set.header.encrypted && self.keyring.requires_encryption() => {
+                    strangers("it is not encrypted, and must be".to_owned())
                 }
                 Some(trailer) if set.header.database != self.database => BackupState::Foreign {
                     what: format!("it is a backup of {:?}", set.header.database),

@@ -38,7 +38,7 @@ pub enum BackupState {
     /// is not trusted.
     Foreign {
         what: String,
-        /// Whether its signature is refused: anybody may have put it there, so it is not the newest backup, either.
+        /// Whether it is refused for its signature, or because it is not encrypted: anybody may have put it there, so it is not the newest backup, either.
         is_strangers: bool,
         /// Its header and trailer. `None`: its stripes do not agree, or somebody who is not trusted may have written them.
         shown: Option<Box<Shown>>,
@@ -167,6 +167,15 @@ pub(crate) fn writing(by: String) -> BackupState {
     BackupState::Writing {
         by,
         has_ended: false,
+    }
+}
+
+/// A backup that anybody may have put there.
+pub(crate) fn strangers(what: String) -> BackupState {
+    BackupState::Foreign {
+        what,
+        is_strangers: true,
+        shown: None,
     }
 }
 

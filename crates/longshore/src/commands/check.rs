@@ -26,7 +26,7 @@ use longshore_pipeline::SourceSpec;
 use longshore_repository::branch::Branch;
 use longshore_repository::chain::{chain, is_sound};
 use longshore_repository::identity::Origin;
-use longshore_repository::{BackupEntry, Listing, Places, Shelf};
+use longshore_repository::{Listing, Places, Shelf};
 use longshore_source::SourceOptions;
 use serde::Serialize;
 
@@ -273,9 +273,6 @@ fn target(
     damaged_and_mixed(&listing, &told, context, notes);
     let newest = told.last_good.as_deref();
     keys::look(&listing, newest, (&shelf.target.name, context), notes);
-    if context.config.encryption.require {
-        unencrypted(&listing, &told, notes);
-    }
     space::look(shelf, &listing, context, notes);
     unrecorded(&told, context, notes);
     let at = (&*told.database, &*told.target);
@@ -445,31 +442,6 @@ fn stray_objects(listing: &Listing, notes: &mut Notes) {
         let text =
             format!("{count} key objects are of no backup there, such as {first}: remove them");
         notes.look("encryption", text);
-    }
-}
-
-/// Complete backups that no command reads, because they are not encrypted and `require = true` is configured.
-fn unencrypted(listing: &Listing, told: &info::DescribedDatabase, notes: &mut Notes) {
-    let is_plain = |set: &&BackupEntry| set.complete().is_some_and(|c| !c.header.encrypted);
-    let labels = listing.sets.iter().filter(is_plain);
-    let labels: Vec<String> = labels.map(|set| set.label.to_string()).collect();
-    let Some(newest) = labels.last() else {
-        return;
-    };
-    let text = format!(
-        "{} backups are not encrypted, {newest} the newest, and [encryption] has require = true: nothing is restored from them",
-        labels.len()
-    );
-    match told
-        .last_good
-        .as_ref()
-        .is_some_and(|good| labels.contains(good))
-    {
-        true => notes.bad(
-            "encryption",
-            format!("{text}; run `longshore backup {}`", told.database),
-        ),
-        false => notes.look("encryption", text),
     }
 }
 

@@ -223,7 +223,7 @@ pub struct Row {
     pub key_object_count: u64,
     /// Where the slots of a set with detached keys are; `None`: they are on its media, or it is not encrypted.
     pub keys: Option<KeyState>,
-    /// Whether it is refused for its signature: then it is not the newest one, whatever its label says.
+    /// Whether it is refused for its signature, or because it is not encrypted: then it is not the newest one, whatever its label says.
     #[serde(skip)]
     pub is_strangers: bool,
     /// Labels of the backups that it depends on, parent first.

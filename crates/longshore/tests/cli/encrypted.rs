@@ -345,10 +345,11 @@ fn where_encryption_is_required_nothing_else_is_made_or_read() {
     for line in [
         "restore plain.bak --to out --require-encryption",
         "list plain.bak --files --require-encryption",
-        "drill sales --require-encryption",
     ] {
         stage.line(line).exits(4).says("50124");
     }
+    let drilled = stage.line("drill sales --require-encryption").exits(4);
+    drilled.says("is not encrypted");
     stage
         .line("backup app.db --to base.bak --page-sums")
         .exits(0);
@@ -363,7 +364,7 @@ fn where_encryption_is_required_nothing_else_is_made_or_read() {
         .says("nobody");
     configure(&stage, "[encryption]\nrequire = true\n");
     let told = stage.line("check sales").exits(1);
-    told.says("1 backups are not encrypted");
+    told.says("it is not encrypted, and must be");
     stage
         .line("backup app.db --to new.bak")
         .exits(2)
@@ -384,6 +385,58 @@ fn where_encryption_is_required_nothing_else_is_made_or_read() {
     let sql = "BACKUP DATABASE sales TO DISK = 'sql.bak'";
     let refused = stage.run(&["sql", "-b", "-Q", sql]);
     assert_ne!(refused.code, 0, "{refused:?}");
+}
+
+/// Goal: a person who knows no recipient can write backups to the target, and these expire none of the machine's own.
+#[test]
+fn a_plain_backup_counts_for_nothing_where_encryption_is_required() {
+    let stage = configured();
+    let to = recipient(&stage, "id");
+    let file = stage.path("no-config/longshore/longshore.toml");
+    let plain = std::fs::read_to_string(&file).unwrap();
+    let require = format!("[encryption]\nrecipients = [\"{to}\"]\nrequire = true\n");
+    configure(&stage, &require);
+    let strict = std::fs::read_to_string(&file).unwrap();
+    for _ in 0..3 {
+        stage.line("backup sales").exits(0);
+    }
+    let own = stage.names("disk1/sales");
+    let was = std::fs::read(stage.path("app.db")).unwrap();
+    std::fs::write(&file, plain).unwrap();
+    let database = rusqlite::Connection::open(stage.path("app.db")).unwrap();
+    database.execute_batch("DELETE FROM item").unwrap();
+    drop(database);
+    for _ in 0..2 {
+        stage.line("backup sales").exits(0);
+    }
+    std::fs::write(&file, strict).unwrap();
+
+    let all = stage.names("disk1/sales");
+    let theirs: Vec<&String> = all.iter().filter(|name| !own.contains(name)).collect();
+    let told = answer(&stage.line("info sales --json").exits(0));
+    let told = &told["databases"][0];
+    let foreign = |row: &&Value| row["state"] == "foreign";
+    let rows = told["backups"].as_array().unwrap();
+    assert_eq!(rows.iter().filter(foreign).count(), 2, "{told}");
+    let good = told["last_good"].as_str().unwrap();
+    assert!(own.iter().any(|label| label == good), "{good}");
+    let checked = stage.line("check sales").exits(1);
+    for label in &theirs {
+        checked.says(&format!(
+            "{label}: foreign: it is not encrypted, and must be"
+        ));
+    }
+    let restored = stage.line("restore --database sales --to out --identity id");
+    restored.exits(5).says("is skipped").says("not encrypted");
+    assert!(std::fs::read(stage.path("out/app.db")).unwrap() == was);
+    // Two full ones are kept: of the machine's own.
+    stage.line("expire sales").exits(0);
+    let left = stage.names("disk1/sales");
+    let is_left = |label: &&String| left.contains(*label);
+    assert_eq!(own.iter().filter(is_left).count(), 2, "{left:?}");
+    assert!(theirs.iter().all(|label| left.contains(*label)), "{left:?}");
+    stage.line("backup sales --differential").exits(0);
+    stage.line("drill sales --identity id").exits(0);
 }
 
 /// Goal: where a recipient is required of everything, as the key of an escrow, nothing is written that it could not open.
