@@ -16,6 +16,7 @@ mod gone;
 mod keys;
 mod notes;
 mod postgres;
+mod sending;
 mod space;
 mod timeline;
 

@@ -297,8 +297,9 @@ pub struct WalReceive {
 
     /// The replication slot: it makes the server keep WAL that was not received yet.
     ///
-    /// The default is `slot` in the database's [database.NAME.wal]. Without it there is no default: a slot
-    /// belongs to one receiver, and only you know to which.
+    /// The default is `slot` in the database's [database.NAME.wal]; with --database and --create-slot
+    /// it is `longshore`. Without these there is no default: a slot belongs to one receiver, and only
+    /// you know to which.
     #[arg(long, value_name = "NAME")]
     pub slot: Option<String>,
 

@@ -16,6 +16,7 @@ mod owed_sealed;
 mod receiving;
 mod receiving_buckets;
 mod restores;
+mod sending;
 #[path = "../common/served.rs"]
 mod served;
 mod set_back;

@@ -10,7 +10,7 @@ use super::served::Server as Page;
 use super::stage::*;
 
 /// The answer to `GET /metrics`.
-fn metrics(port: u16) -> String {
+pub(super) fn metrics(port: u16) -> String {
     let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let request = format!("GET /metrics HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n");
     socket.write_all(request.as_bytes()).unwrap();

@@ -22,6 +22,7 @@ use serde::Serialize;
 use super::debts::{self, FORBIDDEN};
 use super::depth::CheckDepth;
 use super::notes::{Notes, told};
+use super::sending;
 use super::timeline;
 use crate::commands::archive::ArchiveLocation;
 use crate::commands::results::age_text;
@@ -243,6 +244,8 @@ fn archiving(
     }
     if let Some(archive) = archive {
         archive.slot(connection, notes);
+        let configured = archive.wal.and_then(|wal| wal.slot.as_deref());
+        sending::default_slot(connection, configured, notes);
         if let Ok(Some(archive)) = archive.open() {
             timeline::look(connection, &archive, notes);
         }
@@ -250,10 +253,10 @@ fn archiving(
     match depth {
         CheckDepth {
             only_looks: true, ..
-        } => match facts.archive_mode.as_str() {
-            "off" => None,
-            _ => archiver(connection, archive, notes),
-        },
+        } if archive.is_none() && facts.archive_mode != "off" => archiver(connection, None, notes),
+        CheckDepth {
+            only_looks: true, ..
+        } => arrival(connection, facts, archive, 0, notes),
         CheckDepth { archive_wait, .. } => {
             arrival(connection, facts, archive, *archive_wait, notes)
         }
@@ -423,6 +426,14 @@ fn archiver(
             return None;
         }
     };
+    match sending::no_command(connection) {
+        Ok(None) => {}
+        Ok(Some((grade, text))) => {
+            notes.note(what, grade, text);
+            return Some(archiver);
+        }
+        Err(e) => notes.bad(what, e.to_string()),
+    }
     let is_old = archiver
         .oldest_ready_age_s
         .is_some_and(|age| age > READY_AGE_MAX_S);
@@ -453,7 +464,10 @@ fn archiver(
             Some(n) => format!("{n} files wait"),
             None => "only a role with pg_monitor can see how many files wait".to_owned(),
         };
-        notes.good(what, format!("archive_command succeeds; {waiting}"));
+        match sending::success(connection, archiver.ready, archiver.oldest_ready_age_s) {
+            Ok(text) => notes.good(what, format!("{text}; {waiting}")),
+            Err(e) => notes.bad(what, e.to_string()),
+        }
     }
     Some(archiver)
 }

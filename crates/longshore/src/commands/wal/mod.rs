@@ -23,6 +23,7 @@ pub use ahead::QUEUE_MAX;
 pub use debt::{OwedReport, Weight, of_server, report_of, unknown, unknown_text};
 pub use form::form;
 pub use needs::Need;
+pub use receive::DEFAULT_SLOT;
 
 use crate::context::Context;
 use crate::options::{Wal, WalAction};

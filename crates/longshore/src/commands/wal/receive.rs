@@ -113,21 +113,26 @@ fn is_at(flushed: Lsn, timeline: Timeline) {
     });
 }
 
+/// The slot that `--create-slot` makes for a configured database whose slot nobody names, as in the shipped unit.
+pub const DEFAULT_SLOT: &str = "longshore";
+
 fn plan(options: &WalReceive, context: &Context) -> Result<ReceivePlan, Failure> {
     let database = options.archive.database.as_deref();
     let wal = database.and_then(|name| context.config.wal_of(name));
     let slot = options
         .slot
         .as_ref()
-        .or(wal.and_then(|wal| wal.slot.as_ref()));
-    let Some(slot) = slot else {
+        .or(wal.and_then(|wal| wal.slot.as_ref()))
+        .map(String::as_str);
+    let default = (options.create_slot && database.is_some()).then_some(DEFAULT_SLOT);
+    let Some(slot) = slot.or(default) else {
         return Err(Failure::usage(
             "no replication slot is named: without a slot the server does not keep WAL that was not received yet",
             "give --slot, or `slot` in [database.NAME.wal]",
         ));
     };
     Ok(ReceivePlan {
-        slot: slot.clone(),
+        slot: slot.to_owned(),
         create_slot: options.create_slot,
         form: sealed_form(
             (options.algorithm, options.level),
