@@ -19,6 +19,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -50,6 +51,17 @@ status=$?
 kill $watch 2>/dev/null
 exit $status
 "#;
+
+/// The server's log, new or empty. Its texts quote rows, and others may enter the directory.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a child writes it, in a directory of ours"
+)]
+fn log_file(dir: &Path) -> std::io::Result<std::fs::File> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(dir.join(LOG))
+}
 
 /// The file that says the major version of a cluster.
 pub const VERSION: &str = "PG_VERSION";
@@ -418,11 +430,7 @@ impl<'a> Cluster<'a> {
         timeline: Option<Timeline>,
     ) -> Result<ServerProcess, Failure> {
         let cannot = |e| failed("cannot start the server", &e);
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "a child writes it, in a directory of ours"
-        )]
-        let log = std::fs::File::create(scratch.path.join(LOG)).map_err(cannot)?;
+        let log = log_file(&scratch.path).map_err(cannot)?;
         let owners = self.user.map_or(Vec::new(), |(uid, _)| vec![uid]);
         let server = trusted(&self.bin_dir.join("postgres"), &owners);
         let server = server.map_err(|e| distrusted(&e))?;

@@ -492,3 +492,12 @@ fn a_program_that_another_user_can_change_is_not_asked_for_its_version() {
         assert!(!said.contains("CARGO"), "{said}");
     }
 }
+
+/// Goal: texts of the server of a drill, which quote rows, are read by nobody else.
+#[test]
+fn the_log_of_a_drills_server_is_its_owners_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = log_file(dir.path()).unwrap();
+    assert_eq!(log.metadata().unwrap().mode() & 0o777, 0o600);
+    assert_eq!(log_file(dir.path()).unwrap().metadata().unwrap().len(), 0);
+}
