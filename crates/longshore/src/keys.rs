@@ -45,8 +45,10 @@ pub fn keyring(context: &Context, options: &KeyOptions) -> Result<Arc<Keyring>, 
         identities.add(
             match (file.strip_prefix(PASSPHRASE), file.strip_prefix(COMMAND)) {
                 (Some(file), _) => {
-                    let passphrase = passphrase(context, Path::new(file))?;
-                    Identities::new(vec![Identity::Passphrase(passphrase)])
+                    let line = passphrase(context, Path::new(file))?;
+                    let made = spellings(&line).map(|text| Zeroizing::new(text.to_vec()));
+                    let made = made.map(|text| Identity::Passphrase(Passphrase::new(text)));
+                    Identities::new(made.collect())
                 }
                 (_, Some(id)) => {
                     let key = command_key(context, id, Errand::Unwrap)?;
@@ -301,7 +303,18 @@ fn command_key(context: &Context, id: &str, errand: Errand) -> Result<CommandKey
     })
 }
 
-fn passphrase(context: &Context, file: &Path) -> Result<Passphrase, Failure> {
+/// The bytes with which some editors begin a text in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// The passphrases that a file's line may mean: without an editor's mark, and as it is.
+fn spellings(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.strip_prefix(BYTE_ORDER_MARK)
+        .into_iter()
+        .chain(std::iter::once(line))
+}
+
+/// The first line of a file.
+fn passphrase(context: &Context, file: &Path) -> Result<Zeroizing<Vec<u8>>, Failure> {
     let is_missing = |e: std::io::Error| e.kind() == std::io::ErrorKind::NotFound;
     if context.storage.stat(file).is_err_and(is_missing) {
         // It may be the passphrase itself.
@@ -314,8 +327,7 @@ fn passphrase(context: &Context, file: &Path) -> Result<Passphrase, Failure> {
     let bytes = read(context, file, true)?;
     let line = bytes.split(|b| *b == b'\n').next().unwrap_or_default();
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let line = Zeroizing::new(line.to_vec());
-    Ok(Passphrase::new(line))
+    Ok(Zeroizing::new(line.to_vec()))
 }
 
 /// For whom a backup to `target` is encrypted: as the options say, else the target, else the configuration.
@@ -418,8 +430,15 @@ pub fn refuse_secret(text: &str) -> Result<(), Failure> {
 fn recipients_of(context: &Context, text: &str) -> Result<Vec<Recipient>, Failure> {
     refuse_secret(text)?;
     if let Some(file) = text.strip_prefix(PASSPHRASE) {
-        let passphrase = passphrase(context, Path::new(file))?;
-        return Ok(vec![Recipient::Passphrase(passphrase)]);
+        let line = passphrase(context, Path::new(file))?;
+        if line.starts_with(BYTE_ORDER_MARK) {
+            return Err(unusable(
+                Path::new(file),
+                "it begins with a byte order mark, three bytes that nobody sees and that would be a part of the passphrase: save it as \
+                 UTF-8 without one",
+            ));
+        }
+        return Ok(vec![Recipient::Passphrase(Passphrase::new(line))]);
     }
     if let Some(id) = text.strip_prefix(COMMAND) {
         let key = command_key(context, id, Errand::Wrap)?;

@@ -835,3 +835,27 @@ fn a_passphrase_opens_what_it_encrypted() {
         .exits(0);
     assert!(same(&stage, "app.db", "out/app.db"));
 }
+
+/// Goal: an editor's invisible bytes are in no passphrase, and a file with them opens what its words have encrypted.
+#[test]
+fn a_passphrase_with_a_byte_order_mark_encrypts_nothing_and_opens_what_its_words_encrypted() {
+    let stage = configured();
+    for (file, text) in [
+        ("plain", "six words or more\n"),
+        ("marked", "\u{feff}six words or more\r\n"),
+    ] {
+        stage.write(file, text.as_bytes());
+        let mode = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(stage.path(file), mode).unwrap();
+    }
+    let line = "backup app.db --to a.bak --encrypt-to passphrase:";
+    let refused = stage.line(&format!("{line}marked")).exits(2);
+    refused.says("byte order mark");
+    assert!(!stage.path("a.bak").exists());
+    stage.line(&format!("{line}plain")).exits(0);
+    stage
+        .line("restore a.bak --to out --identity passphrase:marked")
+        .exits(0);
+    assert!(same(&stage, "app.db", "out/app.db"));
+}
+
