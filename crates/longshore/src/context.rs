@@ -10,6 +10,7 @@ use longshore_terminal::interrupt;
 use longshore_terminal::output::Output;
 
 use crate::config::Config;
+use crate::key_command;
 use crate::options::Global;
 
 /// The state that every command works with.
@@ -28,6 +29,9 @@ impl Context {
         let storage: Arc<dyn Storage> = Arc::new(Host::new());
         let config = Config::load(&*storage, global.config.as_deref())?;
         config.name_servers();
+        if let Some(text) = key_command::changeable(&config) {
+            output.warn(&text);
+        }
         let catalog = catalog_path(global, &config);
         Ok(Context {
             output,

@@ -20,11 +20,11 @@ use std::time::Duration;
 
 use longshore_crypt::{Ask, CommandKey, Errand, Error, WRAPPED_MAX};
 use longshore_io::child::{self, Unanswered};
-use longshore_io::{Clock, HostClock, trusted};
+use longshore_io::{Clock, Distrust, HostClock, trusted};
 use longshore_terminal::interrupt;
 use zeroize::Zeroizing;
 
-use crate::config::Encryption;
+use crate::config::{Config, Encryption};
 use crate::core_dumps;
 
 /// The word before the id of a key.
@@ -119,14 +119,43 @@ pub fn check_file(configuration: Option<&Path>) -> Result<(), String> {
     let Some(file) = configuration else {
         return Ok(());
     };
-    let named = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     let told = |why| {
         format!(
             "the programs that {} names are not run: {why}",
             file.display()
         )
     };
-    trusted(&named, &[]).map(drop).map_err(told)
+    own(file).map_err(told)
+}
+
+/// Errors: others can change this file.
+fn own(file: &Path) -> Result<(), Distrust> {
+    let named = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    trusted(&named, &[]).map(drop)
+}
+
+/// The sentence for a configuration that others can change and that says who can read what is written, or whose backups count.
+/// `None`: it is its owner's alone, or says nothing of that.
+pub fn changeable(config: &Config) -> Option<String> {
+    let encryption = &config.encryption;
+    let lists = [
+        &encryption.recipients,
+        &encryption.identities,
+        &encryption.signers,
+        &encryption.require_recipients,
+    ];
+    let says = lists.iter().any(|list| !list.is_empty())
+        || encryption.require
+        || encryption.require_signature
+        || encryption.sign.is_some()
+        || config.target.values().any(|t| t.recipients.is_some());
+    let file = config.path.as_deref().filter(|_| says)?;
+    let why = own(file).err()?;
+    Some(format!(
+        "{} says for whom backups are encrypted or whose backups count, and others can change it: {why}. Make it its owner's alone to \
+         change (chmod go-w), as the directories above it",
+        file.display()
+    ))
 }
 
 fn run(words: &[String], ask: &Ask) -> Result<Zeroizing<Vec<u8>>, String> {

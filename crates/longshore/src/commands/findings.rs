@@ -111,6 +111,8 @@ fn of_encryption(context: &Context) -> Vec<String> {
     if names_programs && let Err(why) = key_command::check_file(config.path.as_deref()) {
         found.push(format!("[encryption]: {why}"));
     }
+    let changeable = key_command::changeable(config);
+    found.extend(changeable.map(|text| format!("[encryption]: {text}")));
     let sign = config.encryption.sign.is_some() || config.encryption.require_signature;
     // Its file is read here by whoever makes backups.
     if sign && let Err(failure) = keys::signing_key(context, (None, &KeyOptions::default()), true) {

@@ -859,3 +859,35 @@ fn a_passphrase_with_a_byte_order_mark_encrypts_nothing_and_opens_what_its_words
     assert!(same(&stage, "app.db", "out/app.db"));
 }
 
+/// Goal: whoever can write the configuration can name a recipient more, and is not trusted without a word.
+#[test]
+fn a_configuration_that_others_can_change_is_told_where_it_names_recipients() {
+    let stage = configured();
+    let file = stage.path("no-config/longshore/longshore.toml");
+    let open = |mode: u32| {
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    open(0o666);
+    // It says nothing of who can read.
+    stage.line("config check").exits(0);
+    stage.line("backup sales").exits(0);
+    let to = recipient(&stage, "id");
+    let own = stage.line("key new --signing own").exits(0);
+    for more in [
+        format!("recipients = [\"{to}\"]\n"),
+        format!("signers = [\"{}\"]\n", own.out.trim()),
+    ] {
+        let plain = std::fs::read_to_string(&file).unwrap();
+        configure(&stage, &format!("[encryption]\n{more}"));
+        let told = stage.line("config check");
+        assert_ne!(told.code, 0, "{told:?}");
+        told.says("others can change it");
+        let warned = stage.line("backup sales").exits(5);
+        warned.says("others can change it").says("chmod go-w");
+        open(0o644);
+        let quiet = stage.line("backup sales").exits(0);
+        assert!(!quiet.err.contains("others can change"), "{quiet:?}");
+        open(0o666);
+        std::fs::write(&file, plain).unwrap();
+    }
+}
