@@ -420,9 +420,9 @@ fn a_plain_backup_counts_for_nothing_where_encryption_is_required() {
     assert_eq!(rows.iter().filter(foreign).count(), 2, "{told}");
     let good = told["last_good"].as_str().unwrap();
     assert!(own.iter().any(|label| label == good), "{good}");
-    let checked = stage.line("check sales").exits(1);
+    let mut checked = stage.line("check sales").exits(1);
     for label in &theirs {
-        checked.says(&format!(
+        checked = checked.says(&format!(
             "{label}: foreign: it is not encrypted, and must be"
         ));
     }
