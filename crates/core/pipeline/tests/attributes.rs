@@ -301,3 +301,53 @@ fn names_with_very_many_attributes_share_no_manifest_and_lose_only_the_largest()
     f39.1.remove(&b"user.large"[..]).unwrap();
     assert_eq!(all(&target), before);
 }
+
+/// Goal: root learns that a restore made programs that run with the rights of others, which anybody may have put on the media.
+#[test]
+fn root_is_told_of_files_with_set_id_bits_and_capabilities() {
+    if !is_root() {
+        eprintln!("skipped: only root gives files such rights");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("source");
+    tree(&source);
+    let notes = |to: &str, devices: &[DeviceSpec]| {
+        let target = dir.path().join(to);
+        let report = restore(&context(), restore_request(devices.to_vec(), &target)).unwrap();
+        report.run.notes
+    };
+    let told = notes("one", &back_up(dir.path()));
+    assert!(
+        told.iter()
+            .any(|note| note.starts_with("1 file runs with the rights") && note.contains("large")),
+        "{told:?}"
+    );
+    std::fs::set_permissions(source.join("outsider"), PermissionsExt::from_mode(0o4755)).unwrap();
+    // A group's bit on a directory gives nobody a right.
+    std::fs::set_permissions(source.join("dir"), PermissionsExt::from_mode(0o2755)).unwrap();
+    let other = tempfile::tempdir().unwrap();
+    let devices = stripes(other.path(), 2);
+    let spec = SourceSpec::Files(vec![source.clone()]);
+    backup(
+        &context(),
+        backup_request(spec, devices.clone(), Algorithm::Lz4),
+    )
+    .unwrap();
+    let told = notes("two", &devices);
+    assert!(
+        told.iter()
+            .any(|note| note.starts_with("2 files run with the rights")),
+        "{told:?}"
+    );
+    let none = tempfile::tempdir().unwrap();
+    let devices = stripes(none.path(), 2);
+    let spec = SourceSpec::Files(vec![source.join("plain")]);
+    backup(
+        &context(),
+        backup_request(spec, devices.clone(), Algorithm::Lz4),
+    )
+    .unwrap();
+    let told = notes("three", &devices);
+    assert!(!told.iter().any(|note| note.contains("rights")), "{told:?}");
+}

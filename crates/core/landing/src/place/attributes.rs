@@ -14,7 +14,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use longshore_io::{ACL_ACCESS, ACL_DEFAULT, Attributes, Dir, LABEL, USER, Xattr};
+use longshore_io::{
+    ACL_ACCESS, ACL_DEFAULT, Attributes, CAPABILITY, Dir, FileKind, LABEL, USER, Xattr,
+};
 use longshore_media::{Entry, EntryKind};
 use parking_lot::Mutex;
 
@@ -31,6 +33,8 @@ struct PresentAttributes {
     bits: Losses,
     /// Names that belong to the user who restored.
     owned: Losses,
+    /// Files that run with the rights of others, which were made as they were.
+    powerful: Losses,
 }
 
 /// How many were lost, and the first of them.
@@ -89,6 +93,14 @@ impl LostAttributes {
             "names belong to the user who restored, since only root could give them their owner, group and set-id bits",
         );
         owned.into_iter().collect()
+    }
+
+    /// A remark for root on files that run with the rights of others: whoever wrote the media has said that they do.
+    pub fn powerful(&self) -> Option<String> {
+        self.0.lock().powerful.warning(
+            "file runs with the rights of its owner, of its group or of a capability, as a backup said that needed no signature",
+            "files run with the rights of their owners, of their groups or of capabilities, as a backup said that needed no signature",
+        )
     }
 
     /// How many losses affect a file's users or their rights; labels do not count, because they belong to the machine.
@@ -197,7 +209,26 @@ impl WantedAttributes {
             }
             _ => {}
         }
+        if found.kind == FileKind::File {
+            self.note_power(dir, name, found.mode, lost);
+        }
         Ok(())
+    }
+
+    /// Records a file with set-id bits or a capability.
+    fn note_power(&self, dir: &dyn Dir, name: &Path, mode: u32, lost: &LostAttributes) {
+        let is_capability = |xattr: &Xattr| xattr.name == CAPABILITY;
+        let is_capable = self.xattrs.iter().any(is_capability)
+            && dir
+                .xattrs(name)
+                .is_ok_and(|found| found.read.iter().any(is_capability));
+        if mode & SET_ID != 0 || is_capable {
+            let what = || match is_capable {
+                true => "which has a capability".to_owned(),
+                false => format!("mode {mode:04o}"),
+            };
+            lost.0.lock().powerful.add(&self.path, what);
+        }
     }
 
     /// Whether the access control list was refused.

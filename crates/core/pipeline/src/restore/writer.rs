@@ -231,6 +231,11 @@ impl<'a> Writer<'a> {
             file_count: self.files.into_inner(),
         };
         let lost = self.target.lost();
+        // Where a signature is required, everything that was read has one.
+        let is_told =
+            longshore_facts::own_ids().0 == 0 && !self.context.keyring.signers().required();
+        let powerful = lost.iter().filter_map(|lost| lost.powerful());
+        let powerful: Vec<String> = powerful.filter(|_| is_told).collect();
         let delta = self.target.finish()?;
         Ok(RestoreResult {
             totals,
@@ -238,7 +243,11 @@ impl<'a> Writer<'a> {
             delta,
             attributes_lost: lost.iter().map(|lost| lost.count()).sum(),
             warnings: lost.iter().flat_map(|lost| lost.warnings()).collect(),
-            notes: lost.iter().flat_map(|lost| lost.notes()).collect(),
+            notes: lost
+                .iter()
+                .flat_map(|lost| lost.notes())
+                .chain(powerful)
+                .collect(),
         })
     }
 
