@@ -18,7 +18,6 @@ use reqwest::Url;
 use crate::patience::Patience;
 use crate::watched::{PAGE_MAX, body_of, last_status};
 
-
 const REFUSED: &str = "the store refuses the request";
 
 /// How a request gets its credentials.

@@ -20,6 +20,7 @@ use longshore_pg::{Earlier, Relation};
 use longshore_pipeline::{Against, SourceSpec};
 use longshore_repository::base::{BaseOf, Candidate};
 use longshore_repository::branch::{self, Others};
+use longshore_repository::chain::SetFacts;
 use longshore_repository::identity::Origin;
 use longshore_repository::{
     BackupEntry, BackupKind, BackupLease, Listing, NewBackup, Shelf, Target,
@@ -27,6 +28,7 @@ use longshore_repository::{
 use longshore_source::{ServerBranch, SourceKind};
 
 use super::past;
+use super::results::age_text;
 use crate::config::Database;
 use crate::context::Context;
 use crate::keys::lenient_keyring;
@@ -274,6 +276,10 @@ fn identify(
         Listing::default()
     });
     let facts = listing.facts();
+    let now_us = Clock::wall_ns(&*context.clock) / 1000;
+    if let Some(text) = told_of_later(shelf, &facts, origin, now_us) {
+        context.output.warn(&text);
+    }
     let mut others = branch::others(&facts, origin, birth_ns);
     let identity = SourceIdentity {
         name: given_identity(context, table)
@@ -286,6 +292,33 @@ fn identify(
         context.output.warn(text);
     }
     (identity, !told.is_empty())
+}
+
+/// The sentence for a source of which the target has a backup that is dated later than now: labels alone order such sources.
+fn told_of_later(
+    shelf: &Shelf,
+    facts: &[SetFacts],
+    origin: &Origin,
+    now_us: i64,
+) -> Option<String> {
+    let is_own = |set: &&SetFacts| {
+        set.is_whole() && set.log.is_none() && set.identity.origin.is_same(origin)
+    };
+    let own = facts.iter().filter(is_own);
+    let latest = own.max_by_key(|set| set.label.begun_us())?;
+    let ahead_us = latest.label.begun_us() - now_us;
+    (ahead_us > 0).then(|| {
+        format!(
+            "{label} at target {target}, a backup of this source, is dated {ahead} later than now: a clock was ahead, or this machine's \
+             was set back. The new backup counts as the older of the two: restores and drills without --label take {label}, and an \
+             expire removes the new one first. Correct the clock; once it is right, remove {label} by hand and run \
+             `longshore backup {database}`",
+            label = latest.label,
+            target = shelf.target.name,
+            ahead = age_text(ahead_us.div_euclid(1_000_000).max(1)),
+            database = shelf.database,
+        )
+    })
 }
 
 fn told_of_others(

@@ -650,7 +650,7 @@ fn the_history_of_a_whole_target_is_learned_again() {
 }
 
 #[test]
-fn check_reports_backups_that_a_clock_dated_in_the_future() {
+fn check_and_a_backup_report_one_that_a_clock_dated_in_the_future() {
     let stage = configured();
     let ahead = |by: &str| {
         stage
@@ -668,8 +668,11 @@ fn check_reports_backups_that_a_clock_dated_in_the_future() {
     let told = format!("the last good backup, {first}, is dated 1 d 23 h ahead");
     let told = stage.line("check sales").exits(1).says("FAIL").says(&told);
     assert!(told.out.contains("correct the clock"), "{}", told.out);
-    // Next to a good one.
-    stage.line("backup sales").exits(0);
+    // Next to a good one, which labels make the older one, and which says so.
+    let made = stage.line("backup sales").exits(5);
+    made.says(&format!("{first} at target nightly"))
+        .says("later than now")
+        .says("counts as the older");
     stage
         .line("check sales")
         .exits(1)
