@@ -125,7 +125,10 @@ fn the_slot_of_the_shipped_unit_is_the_configured_one_and_told_where_nobody_read
     let words: Vec<&str> = line.unwrap().split(' ').skip(1).collect();
     let words: Vec<&str> = words
         .iter()
-        .map(|word| if *word == "%i" { "main" } else { word })
+        .map(|word| match *word {
+            "%i" => "main",
+            word => word,
+        })
         .collect();
     let (created, said) = program(&["wal", "create", "--archive", &archive2]);
     assert_eq!(created, 0, "{said}");
