@@ -395,7 +395,7 @@ fn a_backend_is_not_served_twice_through_two_loop_devices_or_below_one() {
     drop(serve_again(&second.0, guard, None));
     in_use(serve(&a, None, Some(&cache)), fs::canonicalize(&a).unwrap());
     drop((first, second));
-    // Nor is a cache below two loop devices used twice, nor made anew.
+    // Nor is a cache below two loop devices used twice, nor made again.
     let (Some(fast), Some(again)) = (Loop::new(&cache), Loop::new(&cache)) else {
         return skip("loop devices are not permitted here");
     };

@@ -68,7 +68,7 @@ fn a_cache_that_cannot_be_made_leaves_no_file_and_removes_none() {
     assert!(disk.read_file(PATH).is_ok(), "it was there before");
 }
 
-/// Goal: a cache that is being made anew over another one is the new one or none, wherever the power fails: no line of the old
+/// Goal: a cache that is being made again over another one is the new one or none, wherever the power fails: no line of the old
 /// table counts with bytes of the new cache.
 #[test]
 fn a_power_cut_while_a_cache_is_made_over_another_leaves_nothing_stale() {
