@@ -141,6 +141,10 @@ pub enum Error {
     #[error("the backup set has no entry {}", path.display())]
     NotInSet { path: PathBuf },
 
+    /// Of a pipe it is not known in advance which names share their bytes; other sets have no file for the name.
+    #[error("{} is a further name of {}, with which its bytes did not come", path.display(), target.display())]
+    FurtherName { path: PathBuf, target: PathBuf },
+
     /// A differential set lacks something that it needs.
     #[error(transparent)]
     Chain(#[from] crate::ChainError),
@@ -227,6 +231,7 @@ impl Error {
             | Error::NewKey { .. }
             | Error::PathTooLong { .. }
             | Error::EntryName { .. }
+            | Error::FurtherName { .. }
             | Error::Panicked { .. } => None,
         }
     }
@@ -299,6 +304,9 @@ impl Error {
                 "report this with the source's kind, and leave the entry out until it is fixed"
             }
             Error::NotInSet { .. } => "`longshore list --files` shows the names in the set",
+            Error::FurtherName { .. } => {
+                "add that name with --only, or restore from media that are no pipe"
+            }
             Error::Chain(e) => e.hint(),
             Error::SourceKind { .. } => "use the version that made the backup, or a later one",
             Error::Panicked { .. } => "report this bug with the lines above",

@@ -459,9 +459,6 @@ fn try_world(seed: u64) {
     let Some(only) = names.get(random.below(names.len().max(1))) else {
         return;
     };
-    if let What::Hard(_) = tree[only].what {
-        return;
-    }
     let what = format!("seed {seed}, only {}", only.display());
     let mut request = world.request(last, Path::new("/part"), random);
     request.only = vec![only.clone()];
@@ -472,12 +469,26 @@ fn try_world(seed: u64) {
     let within = |path: &Path| path.starts_with(only);
     let mut part: Tree = tree.clone();
     part.retain(|path, _| within(path));
-    // Links that lead out of the part cannot be created.
-    if part
-        .values()
-        .any(|node| matches!(&node.what, What::Hard(to) if !within(to)))
-    {
-        return;
+    // The bytes of a name outside come under the first name in the part, to which others are links.
+    let outside: Vec<_> = (part.iter())
+        .filter_map(|(path, node)| match &node.what {
+            What::Hard(to) if !within(to) => Some((to.clone(), path.clone())),
+            _ => None,
+        })
+        .rev()
+        .collect();
+    let first: BTreeMap<_, _> = outside.iter().cloned().collect();
+    for (target, path) in outside {
+        match &first[&target] == &path {
+            true => part.insert(path, tree[&target].clone()),
+            false => part.insert(
+                path,
+                Node {
+                    what: What::Hard(first[&target].clone()),
+                    ..tree[&target].clone()
+                },
+            ),
+        };
     }
     let mut restored = world
         .restore(request)

@@ -254,6 +254,7 @@ fn place(error: &Error) -> (Exit, u32) {
         Error::Codec(_)
         | Error::OutOfRange { .. }
         | Error::NotInSet { .. }
+        | Error::FurtherName { .. }
         | Error::Landing(LandingError::BadMove { .. }) => (Exit::Usage, numbers::REQUEST),
         Error::Landing(_) => (Exit::Target, numbers::RESTORE_TARGET),
         Error::Panicked { .. } => (Exit::Internal, numbers::INTERNAL),

@@ -3,6 +3,7 @@
 //! and a fingerprint of the directory before with the one after.
 //! Not covered: restores of clusters.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::common::{
@@ -106,6 +107,95 @@ fn a_dry_run_makes_no_directory_and_refuses_pipes_and_damaged_sets() {
     let damaged = run(&["restore", "set.bak", "--to", "new", "--dry-run"]);
     assert_eq!(damaged.status.code(), Some(4), "{}", text(&damaged.stderr));
     assert!(!dir.path().join("new").exists());
+}
+
+/// Goal: a name of a file with several comes back with the bytes, whichever of them was asked for, of a chain and after a move,
+/// too; the dry run agrees. Of a pipe it is refused with its own reason.
+#[test]
+fn any_name_of_a_file_with_several_brings_its_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let tree = dir.path().join("source");
+    let bytes = content(7, 100_000);
+    std::fs::create_dir_all(tree.join("d")).unwrap();
+    std::fs::write(dir.path().join("longshore.toml"), "").unwrap();
+    std::fs::write(tree.join("one"), &bytes).unwrap();
+    std::fs::write(tree.join("d/other"), "other").unwrap();
+    for name in ["two", "d/three", "d/four"] {
+        std::fs::hard_link(tree.join("one"), tree.join(name)).unwrap();
+    }
+    let run = |args: &[&str]| longshore_in(dir.path(), args).output().unwrap();
+    let done = |args: &[&str]| {
+        let run = run(args);
+        assert_eq!(run.status.code(), Some(0), "{args:?} {}", text(&run.stderr));
+    };
+    let file = tree.join("one");
+    done(&["backup", "source", "--to", "set.bak"]);
+    let mut changed = bytes.clone();
+    changed[50_000..50_010].fill(7);
+    std::fs::write(&file, &changed).unwrap();
+    done(&[
+        "backup",
+        "source",
+        "--to",
+        "set.bak",
+        "--append",
+        "--differential",
+    ]);
+    let asked: [(&[&str], &[&str]); 6] = [
+        (&["one"], &["one"]),
+        (&["two"], &["two"]),
+        (&["d"], &["d/three", "d/four"]),
+        (&["d/four"], &["d/four"]),
+        (&["d/three", "two"], &["d/three", "two"]),
+        (&["one", "d"], &["one", "d/three", "d/four"]),
+    ];
+    for (position, expected) in [("1", &bytes), ("2", &changed)] {
+        for (only, names) in asked {
+            let what = format!("{position} {only:?}");
+            let target = dir.path().join("to");
+            let mut args = vec!["restore", "set.bak", "--position", position, "--to", "to"];
+            for only in only {
+                args.extend(["--only", only]);
+            }
+            done(&[&args[..], &["--dry-run"]].concat());
+            done(&args);
+            let inode = |name: &str| std::fs::metadata(target.join(name)).unwrap().ino();
+            for name in names {
+                assert!(
+                    std::fs::read(target.join(name)).unwrap() == *expected,
+                    "{what}"
+                );
+                assert_eq!(inode(name), inode(names[0]), "{what}");
+            }
+            let restored = std::fs::metadata(target.join(names[0])).unwrap();
+            assert_eq!(restored.nlink(), names.len() as u64, "{what}");
+            assert_eq!(
+                target.join("d/other").exists(),
+                only.contains(&"d"),
+                "{what}"
+            );
+            std::fs::remove_dir_all(&target).unwrap();
+        }
+        let moving = ["restore", "set.bak", "--position", position, "--to", "to"];
+        let moving = [&moving[..], &["--only", "two", "--move", "two=new/name"]].concat();
+        done(&moving);
+        assert!(std::fs::read(dir.path().join("to/new/name")).unwrap() == *expected);
+        std::fs::remove_dir_all(dir.path().join("to")).unwrap();
+    }
+    let mut refused = 0;
+    for name in ["one", "two", "d/three", "d/four"] {
+        let mut command = longshore_in(dir.path(), &["restore", "-", "--to", "to", "--only", name]);
+        command.stdin(std::fs::File::open(dir.path().join("set.bak")).unwrap());
+        let run = command.output().unwrap();
+        let said = text(&run.stderr);
+        if run.status.code() != Some(0) {
+            refused += 1;
+            assert_eq!(run.status.code(), Some(2), "{said}");
+            assert!(said.contains("is a further name of"), "{said}");
+            assert!(said.contains("add that name with --only"), "{said}");
+        }
+    }
+    assert_eq!(refused, 3);
 }
 
 /// Goal: moves after which two entries would be in each other's way are refused before anything is written, by the dry run

@@ -6,6 +6,7 @@
 
 mod choice;
 mod databases;
+mod further_names;
 mod moved_names;
 mod opened;
 mod prepared;

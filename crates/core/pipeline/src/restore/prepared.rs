@@ -176,6 +176,7 @@ impl<'a> PreparedRestore<'a> {
         let target = self.needs(&options).open(self.context)?;
         let merge = self.reading.merge();
         let writer = Writer::new(self.context, target, merge, self.request, &self.counters);
+        let writer = writer.renaming(self.reading.further());
         let writer = writer.emptying(self.emptied);
         let unloaded = self.unload_waves(streams, &writer, observer)?;
         writer.check_found()?;

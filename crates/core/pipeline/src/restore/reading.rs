@@ -15,6 +15,7 @@ use longshore_media::{BlockStream, Item, MediaSet, SetSummary};
 use longshore_source::SourceKind;
 
 use super::databases::EmptiedDatabases;
+use super::further_names::FurtherNames;
 use super::wanted::wants;
 use crate::chain::{Chain, Link, Merge};
 use crate::{Error, RunContext};
@@ -24,6 +25,7 @@ pub struct Reading<'a> {
     media: &'a MediaSet,
     position: u32,
     only: &'a [PathBuf],
+    further: FurtherNames<'a>,
     emptied: Option<&'a EmptiedDatabases>,
     seekable: bool,
     merged: Option<(Chain<'a>, Merge)>,
@@ -43,6 +45,10 @@ impl<'a> Reading<'a> {
             media,
             position,
             only,
+            further: match summary {
+                Some(_) => FurtherNames::of(media, position, only),
+                None => FurtherNames::unknown(only),
+            },
             emptied,
             seekable: summary.is_some(),
             merged: None,
@@ -58,7 +64,12 @@ impl<'a> Reading<'a> {
 
     fn is_wanted(&self, path: &Path) -> bool {
         let is_empty = self.emptied.is_some_and(|emptied| emptied.empties(path));
-        !is_empty && chosen(self.only, path)
+        !is_empty && (chosen(self.only, path) || self.further.takes(path))
+    }
+
+    /// The files that come back under another of their names.
+    pub fn further(&self) -> &FurtherNames<'a> {
+        &self.further
     }
 
     pub fn merge(&self) -> Option<&Merge> {

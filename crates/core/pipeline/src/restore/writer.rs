@@ -8,6 +8,7 @@
 //! Leaves to others: decoding (`unload`), which set has the last word (`chain/merge.rs`), and staging and names
 //! (`landing`).
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -19,6 +20,7 @@ use longshore_media::{Entry, EntryKind, Error as MediaError, Extent, Item, Mark,
 use parking_lot::Mutex;
 
 use super::databases::EmptiedDatabases;
+use super::further_names::FurtherNames;
 use super::wanted::wants;
 use crate::chain::{FileRow, Merge};
 use crate::measure::{Counters, lap};
@@ -48,6 +50,8 @@ pub struct Writer<'a> {
     merge: Option<&'a Merge>,
     /// Databases whose files are made empty.
     emptied: Option<&'a EmptiedDatabases>,
+    /// Files that come back under another of their names.
+    further: Option<&'a FurtherNames<'a>>,
     only: &'a [PathBuf],
     /// Which of `only` were found.
     found: Vec<AtomicBool>,
@@ -80,6 +84,7 @@ impl<'a> Writer<'a> {
             target,
             merge,
             emptied: None,
+            further: None,
             only,
             found: unseen(only.len()),
             moves,
@@ -95,6 +100,25 @@ impl<'a> Writer<'a> {
     pub fn emptying(mut self, emptied: Option<&'a EmptiedDatabases>) -> Writer<'a> {
         self.emptied = emptied;
         self
+    }
+
+    /// The same writer, which gives these files their new names.
+    pub fn renaming(mut self, further: &'a FurtherNames<'a>) -> Writer<'a> {
+        self.further = Some(further);
+        self
+    }
+
+    /// The entry as the destination gets it; `None`: it came with another one.
+    fn placed<'e>(&self, entry: &'e Entry) -> Result<Option<Cow<'e, Entry>>, Error> {
+        match self.further {
+            Some(further) => further.placed(entry),
+            None => Ok(Some(Cow::Borrowed(entry))),
+        }
+    }
+
+    /// Whether the path was not requested, and has the bytes of a name that was.
+    fn is_further(&self, path: &Path) -> bool {
+        self.further.is_some_and(|further| further.takes(path))
     }
 
     /// Makes a file of its length, without a byte.
@@ -113,7 +137,7 @@ impl<'a> Writer<'a> {
                 found.store(true, Ordering::Relaxed);
             }
         }
-        chosen(self.only, path)
+        chosen(self.only, path) || self.is_further(path)
     }
 
     fn put(&self, set: usize, entry: &Entry, parts: &[(Extent, &[u8])]) -> Result<(), Error> {
@@ -132,11 +156,16 @@ impl<'a> Writer<'a> {
             return self.put_pieces(set, entry, parts);
         }
         let may_be_log = may_be_log(&entry.kind);
-        if !self.is_wanted(&entry.path) || !chosen_entry(self.only, &entry.path, may_be_log) {
+        let is_chosen = chosen_entry(self.only, &entry.path, may_be_log)
+            || (entry.kind == EntryKind::File && self.is_further(&entry.path));
+        if !self.is_wanted(&entry.path) || !is_chosen {
             return Ok(());
         }
+        let Some(placed) = self.placed(entry)? else {
+            return Ok(());
+        };
         for ((from, _), moved) in self.moves.iter().zip(&self.moved) {
-            if entry.path.starts_with(from) {
+            if placed.path.starts_with(from) {
                 moved.store(true, Ordering::Relaxed);
             }
         }
@@ -154,9 +183,9 @@ impl<'a> Writer<'a> {
             }
             self.put_pieces(set, entry, parts)
         } else if !parts.is_empty() {
-            Ok(self.target.put_data(entry, parts)?)
+            Ok(self.target.put_data(&placed, parts)?)
         } else if entry.first {
-            Ok(self.target.put_name(entry)?)
+            Ok(self.target.put_name(&placed)?)
         } else {
             Ok(())
         }
@@ -197,8 +226,9 @@ impl<'a> Writer<'a> {
             return Ok(());
         }
         merge.note(file, &pieces);
+        let path = &*entry.path;
         Ok(self.target.put_piece(&FilePiece {
-            path: &entry.path,
+            path: self.further.map_or(path, |further| further.name_of(path)),
             len_bytes: merge.len(file),
             parts: &pieces,
         })?)
@@ -221,7 +251,7 @@ impl<'a> Writer<'a> {
             let what = "the restore has nothing with that name";
             return Err(LandingError::BadMove { from, to, what }.into());
         }
-        Ok(())
+        self.further.map_or(Ok(()), FurtherNames::check_came)
     }
 
     /// Called when everything was put.
@@ -260,7 +290,10 @@ impl<'a> Writer<'a> {
                 && verdict.is_ok()
                 && let Some((merge, file)) = self.merged(&entry.path)
             {
-                let complete = || Ok(self.target.complete(&entry, merge.sum(file))?);
+                let complete = || match self.placed(&entry)? {
+                    Some(placed) => Ok(self.target.complete(&placed, merge.sum(file))?),
+                    None => Ok(()),
+                };
                 verdict = self.context.check_cancel().and_then(|()| complete());
             }
         })?;
@@ -301,9 +334,12 @@ impl Sink for Writer<'_> {
                     rest = later;
                     parts.push((extent, bytes));
                 }
-                Item::Mark(mark) => {
+                Item::Mark(mut mark) => {
                     let mut marks = self.marks.lock();
                     if marks.len() < CHANGED_MAX && self.is_wanted(&mark.path) {
+                        if let Some(further) = self.further {
+                            mark.path = further.name_of(&mark.path).into();
+                        }
                         marks.push(mark);
                     }
                 }
