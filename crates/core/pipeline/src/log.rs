@@ -384,6 +384,7 @@ impl Source for LogSource {
             notes: Vec::new(),
             damaged: false,
             left_out: None,
+            vanished: None,
             log: Some(self.end),
             complete_us: None,
         })

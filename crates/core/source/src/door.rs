@@ -220,6 +220,8 @@ pub struct SourceSummary {
     /// The first name that the source has and the copy lacks, because its path is too long or too deep; `damaged` is
     /// then set too.
     pub left_out: Option<PathBuf>,
+    /// The first name that was listed and gone before it was looked at; `damaged` is then set too.
+    pub vanished: Option<PathBuf>,
     pub log: Option<LogEnd>,
     /// A time at which the copy was complete, by the server's clock, which also dates commits; microseconds since the
     /// Unix epoch. `None`: there is no server, or it could not be asked.

@@ -16,6 +16,7 @@ use std::time::Duration;
 use longshore_accel::dispatch::EngineUse;
 use longshore_io::{Gate, Pool};
 use longshore_media::device::DeviceClass;
+use longshore_media::manifest::MarkKind;
 use longshore_media::{
     BackupDevice, FamilyWriter, IndexSecret, LeftStripe, LogEnd, SetHeader, SetWriter, Standing,
     StripeFault, Totals,
@@ -33,6 +34,7 @@ use crate::load::{BlockForm, LoadResult, LoadShared, Offloading, move_bytes};
 use crate::measure::{Counters, Sample, process_cpu};
 use crate::observer::Observer;
 use crate::plan::Plan;
+use crate::report::mark_text;
 use crate::request::OnChange;
 
 /// A complete and valid set.
@@ -111,6 +113,12 @@ fn write<'a>(
     writer.families = std::mem::take(&mut moved.families);
     if let (OnChange::Fail, Some(path)) = (decided.request.on_change, &moved.summary.left_out) {
         return Err(Error::LeftOut { path: path.clone() });
+    }
+    if let (OnChange::Fail, Some(path)) = (decided.request.on_change, &moved.summary.vanished) {
+        return Err(Error::Changed {
+            path: path.clone(),
+            what: mark_text(MarkKind::Vanished),
+        });
     }
     let uses = |offloading: &Offloading| offloading.uses();
     let used = shared.offloading.as_ref().map(uses).unwrap_or_default();

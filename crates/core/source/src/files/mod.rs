@@ -13,13 +13,14 @@
 //!   backed up once per name.
 //! - No tree is backed up while a restore changes it: the roots are marked, restores look for the mark, and a restore's lock
 //!   anywhere in the tree ends the backup.
-//! - A file has exactly the length it was listed with. Its content reports whether it changed; directories that vanish
+//! - A file has exactly the length it was listed with. Its content reports whether it changed; names that vanish
 //!   and special files are reported at the end.
 //!
 //! Leaves to others: consistency between files. The files of another program's database are consistent only if that
 //! program does not write during the backup.
 
 mod content;
+mod listing;
 mod roots;
 mod walk;
 
@@ -115,6 +116,8 @@ impl Source for Files {
             all.restoring.merge(notes.restoring);
             all.swapped.merge(notes.swapped);
             all.vanished.merge(notes.vanished);
+            all.gone.merge(notes.gone);
+            all.restless.merge(notes.restless);
             all.unlinked.merge(notes.unlinked);
             all.logs.merge(notes.logs);
             all.servers.merge(notes.servers);
@@ -122,6 +125,7 @@ impl Source for Files {
             all.deep.merge(notes.deep);
             all.long.merge(notes.long);
         }
+        let vanished = all.gone.first().or(all.vanished.first()).map(PathBuf::from);
         let left_out = all.deep.first().or(all.long.first()).map(PathBuf::from);
         let warnings = [
             all.deep.warning(
@@ -132,6 +136,13 @@ impl Source for Files {
             ),
             all.vanished
                 .warning("directories vanished before they were read"),
+            all.gone.warning(
+                "names vanished before they were looked at; what was moved to a directory that had been read is not in the backup",
+            ),
+            all.restless.warning(
+                "directories changed at each look, or have more names than can be compared; what was moved there meanwhile may \
+                 be missing",
+            ),
             all.swapped
                 .warning("names changed between a link and a file at each look; they are not in the backup"),
             all.unlinked
@@ -161,8 +172,9 @@ impl Source for Files {
                 .flatten()
                 .chain(all.attributes.warnings())
                 .collect(),
-            damaged: left_out.is_some(),
+            damaged: left_out.is_some() || vanished.is_some(),
             left_out,
+            vanished,
             ..SourceSummary::default()
         })
     }

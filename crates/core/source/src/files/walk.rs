@@ -4,12 +4,13 @@
 //! - Memory and descriptors are bounded whatever the tree contains.
 //! - A path that is too long or too deep is left out and reported: any user who can write to the tree can make one, and
 //!   must not prevent the backup of the rest.
-//! - A name that vanishes between listing and opening is no error.
+//! - A name that vanishes between listing and opening is no error, and is told; a directory that changed meanwhile is listed
+//!   again, so that a file comes under its new name.
 //!
 //! Leaves to others: which directories a volume begins with (`roots.rs`), and reading the files.
 
 use std::collections::HashMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io;
 use std::mem::size_of;
 use std::os::unix::ffi::OsStrExt;
@@ -21,6 +22,7 @@ use longshore_pg::PID_FILE;
 use parking_lot::Mutex;
 
 use super::content::{FileContent, Names};
+use super::listing::{End, Listing, NAMES_MAX};
 use super::roots::{RESTORING, Root, Start, is_restored_to};
 use crate::attributes::Attributes;
 use crate::reading::is_missing;
@@ -51,6 +53,8 @@ pub(super) struct Walk {
     starts: Vec<Start>,
     root: Option<Arc<Root>>,
     levels: Vec<Level>,
+    /// How many more names the levels can remember.
+    room: usize,
     links: Links,
     /// Whether the data directory of a running server ends the backup.
     refuse_servers: bool,
@@ -64,7 +68,7 @@ struct Level {
     dir: Arc<dyn Dir>,
     /// Path relative to the root.
     path: PathBuf,
-    names: Box<dyn Iterator<Item = io::Result<OsString>> + Send>,
+    names: Listing,
 }
 
 /// Observations reported at the end.
@@ -74,6 +78,10 @@ pub(super) struct Notes {
     /// Names of restores' own directories, which no restore could bring back.
     pub(super) restoring: Tally,
     pub(super) vanished: Tally,
+    /// Names that were gone when they were looked at.
+    pub(super) gone: Tally,
+    /// Directories that changed at each look.
+    pub(super) restless: Tally,
     /// Names that were a link at one look and none at the next, again and again.
     pub(super) swapped: Tally,
     pub(super) unlinked: Tally,
@@ -95,6 +103,7 @@ impl Walk {
             refuse_servers,
             root: None,
             levels: Vec::new(),
+            room: NAMES_MAX,
             links: Links::default(),
             databases: Arc::default(),
             notes: Notes::default(),
@@ -108,9 +117,9 @@ impl Walk {
                     None => return Ok(None),
                     Some(start) => self.begin(start)?,
                 },
-                Some(level) => match level.names.next() {
+                Some(level) => match level.names.next(&mut self.room) {
                     None => {
-                        self.levels.pop();
+                        self.end_level()?;
                         None
                     }
                     Some(Ok(name)) => {
@@ -120,7 +129,7 @@ impl Walk {
                     Some(Err(e)) => {
                         let path = level.path.clone();
                         self.missing_dir(path, "list", e)?;
-                        self.levels.pop();
+                        self.leave();
                         None
                     }
                 },
@@ -204,8 +213,10 @@ impl Walk {
         };
         let stat = match dir.stat(name) {
             Ok(stat) => stat,
-            // Removed after it was listed: the same as if the walk had come a moment later.
-            Err(e) if is_missing(&e) => return Ok(None),
+            Err(e) if is_missing(&e) => {
+                self.note_gone(name, &path);
+                return Ok(None);
+            }
             Err(e) => return Err(io("look at", e)),
         };
         let entry = root.entry(&path);
@@ -239,7 +250,10 @@ impl Walk {
                     xattrs: self.xattrs(dir, name, &path),
                     ..Entry::named(entry, EntryKind::Symlink { target }, &stat)
                 })),
-                Err(e) if is_missing(&e) => Ok(None),
+                Err(e) if is_missing(&e) => {
+                    self.note_gone(name, &path);
+                    Ok(None)
+                }
                 // Replaced by a file that is not a link, which the backup must have.
                 Err(e) if e.kind() == io::ErrorKind::InvalidInput => match tries {
                     0 => {
@@ -324,12 +338,46 @@ impl Walk {
             self.notes.deep.add(&beginning(&path));
             return Ok(true);
         }
-        match dir.dir(name).and_then(|dir| Ok((dir.list()?, dir))) {
+        match dir.dir(name).and_then(|dir| Ok((Listing::of(&*dir)?, dir))) {
             Ok((names, dir)) => {
                 self.levels.push(Level { dir, path, names });
                 Ok(true)
             }
             Err(e) => self.missing_dir(path, "open directory", e).map(|()| false),
+        }
+    }
+
+    /// Lists the last level's directory again if it changed, and leaves it otherwise.
+    fn end_level(&mut self) -> Result<(), Error> {
+        let Some(level) = self.levels.last_mut() else {
+            return Ok(());
+        };
+        let (end, path) = (level.names.end(&*level.dir), level.path.clone());
+        match end {
+            Ok(End::Again) => return Ok(()),
+            Ok(End::Still) => {}
+            Ok(End::Restless) => {
+                let path = self.host_path(&path);
+                self.notes.restless.add(&path);
+            }
+            Err(e) => self.missing_dir(path, "list", e)?,
+        }
+        self.leave();
+        Ok(())
+    }
+
+    fn leave(&mut self) {
+        if let Some(level) = self.levels.pop() {
+            self.room += level.names.remembered();
+        }
+    }
+
+    /// Notes a name that was listed and is gone; if another file gets it, that one comes.
+    fn note_gone(&mut self, name: &Path, path: &Path) {
+        let host_path = self.host_path(path);
+        self.notes.gone.add(&host_path);
+        if let Some(level) = self.levels.last_mut() {
+            level.names.forget(name.as_os_str(), &mut self.room);
         }
     }
 

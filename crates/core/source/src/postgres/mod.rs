@@ -670,6 +670,7 @@ impl Source for Postgres {
             notes: notes_said,
             damaged,
             left_out: None,
+            vanished: None,
             log,
             complete_us: ending.complete_us,
         })

@@ -4,6 +4,7 @@
 //! calls.
 //! Not covered: changes that leave a file's size, time and identity alone.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
@@ -168,6 +169,109 @@ fn a_settled_content_refuses_to_be_read() {
     assert_eq!(content.settle().unwrap(), None);
     let refused = content.read_at(&mut [0], 0, Via::Cache);
     assert!(matches!(refused, Err(Error::Ended { .. })));
+}
+
+/// The names that are not visited yet, after the first entry of `dir` was taken.
+fn unvisited(source: &dyn Source, dir: &Path) -> Vec<PathBuf> {
+    let first = source.next(0).unwrap().unwrap();
+    let names = fs::read_dir(dir).unwrap().map(|name| name.unwrap().path());
+    let mut names: Vec<PathBuf> = names.filter(|path| !path.ends_with(&first.path)).collect();
+    names.sort();
+    pause_for_a_new_timestamp();
+    names
+}
+
+/// Goal: a file or directory that is renamed after its directory was listed is in the backup, and the old name is told.
+#[test]
+fn a_name_that_is_renamed_before_it_is_looked_at_comes_under_the_new_one_and_is_told() {
+    for kind in ["file", "directory"] {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["a", "b", "c", "d"] {
+            let path = dir.path().join(name);
+            let file = match kind {
+                "file" => path,
+                _ => {
+                    fs::create_dir(&path).unwrap();
+                    path.join("f")
+                }
+            };
+            fs::write(file, name).unwrap();
+        }
+        let source = opened(&[dir.path()]);
+        let left = unvisited(&*source, dir.path());
+        fs::rename(&left[0], dir.path().join("new")).unwrap();
+        fs::remove_file(&left[1])
+            .or_else(|_| fs::remove_dir_all(&left[1]))
+            .unwrap();
+        let mut entries = BTreeMap::new();
+        while let Some(entry) = source.next(0).unwrap() {
+            entries.insert(entry.path.clone(), entry);
+        }
+        let renamed = match kind {
+            "file" => Path::new("new"),
+            _ => Path::new("new/f"),
+        };
+        let old = left[0].file_name().unwrap().to_str().unwrap();
+        assert_eq!(read(&entries[renamed]).0, old.as_bytes(), "{kind}");
+        assert!(entries.contains_key(Path::new(left[2].file_name().unwrap())));
+        let summary = source.finish().unwrap();
+        let told = &summary.warnings[0];
+        assert!(told.starts_with("2 names vanished"), "{told}");
+        for gone in &left[..2] {
+            let name = fs::canonicalize(dir.path())
+                .unwrap()
+                .join(gone.file_name().unwrap());
+            assert!(told.contains(&format!("{name:?}")), "{told}");
+        }
+        assert_eq!(summary.warnings.len(), 1, "{:?}", summary.warnings);
+        assert!(summary.damaged);
+        assert!(
+            left[..2]
+                .iter()
+                .any(|gone| gone.file_name() == summary.vanished.as_ref().unwrap().file_name())
+        );
+    }
+}
+
+/// Goal: a name that is gone and made again while its directory is walked is in the backup.
+#[test]
+fn a_name_that_is_made_again_comes() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["a", "b", "c"] {
+        fs::write(dir.path().join(name), name).unwrap();
+    }
+    let source = opened(&[dir.path()]);
+    let left = unvisited(&*source, dir.path());
+    left.iter().for_each(|path| fs::remove_file(path).unwrap());
+    let second = source.next(0).unwrap();
+    assert!(second.is_none());
+    assert!(finish(source)[0].starts_with("2 names vanished"));
+
+    let source = opened(&[dir.path()]);
+    let first = source.next(0).unwrap().unwrap();
+    fs::remove_file(dir.path().join(&first.path)).unwrap();
+    fs::write(dir.path().join(&first.path), "again").unwrap();
+    // Its bytes are read later, and tell of the change; it comes once.
+    assert!(source.next(0).unwrap().is_none());
+    assert!(finish(source).is_empty());
+}
+
+/// Goal: a directory in which names are made faster than they are read ends, and each name comes once.
+#[test]
+fn a_directory_that_changes_all_the_time_is_listed_a_few_times_and_told() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("0"), "").unwrap();
+    let source = opened(&[dir.path()]);
+    let mut found = Vec::new();
+    while let Some(entry) = source.next(0).unwrap() {
+        found.push(entry.path);
+        pause_for_a_new_timestamp();
+        fs::write(dir.path().join(found.len().to_string()), "").unwrap();
+    }
+    assert_eq!(found, ["0", "1", "2", "3"].map(PathBuf::from));
+    let summary = source.finish().unwrap();
+    assert!(summary.warnings[0].starts_with("1 directories changed at each look"));
+    assert!(!summary.damaged);
 }
 
 #[test]

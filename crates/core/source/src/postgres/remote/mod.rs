@@ -431,6 +431,7 @@ impl Source for Remote {
             warnings,
             notes: Vec::new(),
             left_out: None,
+            vanished: None,
             log: stream.log,
             complete_us: stream.log.as_ref().and_then(clock),
         })
