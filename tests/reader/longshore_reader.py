@@ -97,8 +97,10 @@ ATTRIBUTES_MAX = 48 << 10
 SUMS = 1 << 3
 LINEAGE = 1 << 0
 IDENTITY = 1 << 1
+ROOT = 1 << 2
 LINEAGE_MAX = 4_096
 IDENTITY_MAX = 2_563
+ROOT_MAX = 2_048
 IDENTITY_NAME_MAX = 2_048
 KNOWN_MAX = 64
 
@@ -1234,6 +1236,34 @@ def identity(data):
     return {"name": name, "birth": births}
 
 
+def tree_root(data):
+    """What the tree's own directory had; without a mode if the set is not of one directory."""
+    f = Fields(data)
+    kind = f.u(1)
+    need(kind <= 1, "a tree root of an unknown kind")
+    facts = {}
+    if kind:
+        facts = {"mode": f.u(4), "uid": f.u(4), "gid": f.u(4), "mtime_ns": f.i(8)}
+        need(facts["mode"] <= 0o7777, "a mode is out of range")
+        attributes = {}
+        while f.at < len(data):
+            need(f.u(1) == 6, "no attribute in a tree root")
+            name_len, value_len = f.u(1), f.u(4)
+            name, value = bytes(f.take(name_len)), bytes(f.take(value_len))
+            need(KEPT.fullmatch(name), f"an attribute of a name that is not kept: {name!r}")
+            need(all(old < name for old in attributes), "attributes out of order")
+            attributes[name] = value
+        facts["attribute"] = [f"{shown(name)} = {value.hex()}" for name, value in attributes.items()]
+        facts = Facts(facts)
+        facts.attributes = attributes
+    f.end()
+    return facts
+
+
+class Facts(dict):
+    """Facts of a tree root, with its attributes as bytes."""
+
+
 @dataclass
 class SetHeader:
     body: bytes
@@ -1271,12 +1301,13 @@ class SetHeader:
         for bit, limit, name, parse in (
             (LINEAGE, LINEAGE_MAX, "lineage", lineage),
             (IDENTITY, IDENTITY_MAX, "identity", identity),
+            (ROOT, ROOT_MAX, "root", tree_root),
         ):
             if compatible & bit:
                 data = f.bytes(limit)
                 need(data, f"a {name} without content")
                 facts[name] = parse(data)
-        f.end(compatible & ~(LINEAGE | IDENTITY))
+        f.end(compatible & ~(LINEAGE | IDENTITY | ROOT))
         need(backup_type in (1, 2, 3) and algorithm in ALGORITHMS and flags <= 1, "a field is out of range")
         differential = backup_type == 2
         need(differential == (parent.int != 0), "a parent without a differential set, or the reverse")
@@ -2763,7 +2794,8 @@ class Tree:
     def __init__(self, root, parent):
         """`parent`: the directory that a differential set's parent was restored to."""
         self.base = parent and os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
-        os.makedirs(root, exist_ok=True)
+        self.is_new = not os.path.lexists(root)
+        os.makedirs(root, mode=0o700, exist_ok=True)
         if os.listdir(root):
             raise SystemExit(f"{root} is not empty")
         self.root = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
@@ -2865,6 +2897,23 @@ class Tree:
         for path in sorted(self.directories, key=lambda p: -p.count(b"/")):
             self.attributes(self.directories[path])
         os.close(self.root)
+
+    def give_root(self, root, facts):
+        """Gives the tree's own directory what it had, if it was made here; else it is its owner's alone."""
+        if not self.is_new or not facts or not facts.get("root"):
+            return
+        had = facts["root"]
+        try:
+            os.chown(root, had["uid"], had["gid"])
+        except PermissionError:
+            pass
+        os.chmod(root, had["mode"] & ~0o077 if ACL in had.attributes else had["mode"])
+        for attribute, value in had.attributes.items():
+            try:
+                os.setxattr(root, attribute, value)
+            except OSError as e:
+                print(f"not restored: {shown(attribute)} of {root}: {e.strerror}")
+        os.utime(root, ns=(had["mtime_ns"], had["mtime_ns"]))
 
 
 # ---------------------------------------------------------------- commands
@@ -3034,6 +3083,7 @@ def run_restore(stripes, options, keyring, note):
     tree = Tree(options.to, options.parent)
     read_set(row, tree, note)
     tree.finish()
+    tree.give_root(options.to, row.header().facts)
     if note.count:
         print(f"{options.to} is not a good copy", file=sys.stderr)
 
@@ -3059,6 +3109,7 @@ def restore_encrypted(row, options, keyring, note):
         if not note.count:
             tree.finish()
             os.rename(unproven, root)
+            tree.give_root(root, row.header().facts)
             signer = row.parts[0].signer
             by = f", signed by {signer.hex()}" if signer else ""
             print(f"set {row.position}: restored, root {row.parts[0].trailer.root.hex()}{by}")

@@ -42,8 +42,8 @@ pub use moves::{check_moves, chosen, chosen_entry, may_be_log, moved, place_of};
 pub use options::{ClusterOptions, DatabaseChoice, RecoverySettings, SpaceOptions};
 pub use path_list::PathList;
 pub use place::{
-    DeltaResult, Destination, FilePiece, LOST_AND_FOUND, LostAttributes, ReplacePolicy, Scope,
-    Target, standing,
+    DeltaResult, Destination, FilePiece, LOST_AND_FOUND, LostAttributes, ReplacePolicy, RootWish,
+    Scope, Target, WantedAttributes, standing,
 };
 pub use protected::{KnownFiles, ProtectedFiles, SET, directory, real, refuse_media};
 pub use survey::{StandingNames, Survey, SurveyedNames};

@@ -28,6 +28,8 @@ pub struct LockedTarget {
     lock: Option<Lock>,
     /// Whether the staging directory was left although it contains nothing of ours.
     left: AtomicBool,
+    /// Whether the directory did not exist before.
+    is_new: bool,
     made: Made,
 }
 
@@ -83,6 +85,7 @@ impl LockedTarget {
             path: path.into(),
             lock: Some(lock),
             left: AtomicBool::new(false),
+            is_new: !made.names.is_empty(),
             made,
         })
     }
@@ -103,6 +106,11 @@ impl LockedTarget {
 
     pub fn dir(&self) -> Arc<dyn Dir> {
         self.dir.clone()
+    }
+
+    /// Whether the directory was made for this restore.
+    pub fn is_new(&self) -> bool {
+        self.is_new
     }
 
     /// Must be called before anything is moved in. Errors: [`Error::TargetBusy`] if another restore took this one for

@@ -207,6 +207,7 @@ fn header() -> SetHeader {
         origin: String::new(),
         lineage: Vec::new(),
         identity: SourceIdentity::default(),
+        tree_root: Default::default(),
         sum_key: None,
         server_started_us: None,
     }

@@ -12,6 +12,7 @@ use longshore_io::SumKey;
 use uuid::Uuid;
 
 use crate::record::{Container, Fields, RecordError, put_text};
+use crate::tree_root::TreeRoot;
 
 /// The most families (stripes) in one media set, parity families included.
 pub const FAMILIES_MAX: u16 = 64;
@@ -78,7 +79,9 @@ pub const COMPATIBLE_WRITTEN: u64 = 0;
 pub const COMPATIBLE_LINEAGE: u64 = 1;
 /// A source identity follows: compatible bit 1 of the set header.
 pub const COMPATIBLE_IDENTITY: u64 = 1 << 1;
-const SET_COMPATIBLE_KNOWN: u64 = COMPATIBLE_LINEAGE | COMPATIBLE_IDENTITY;
+/// The facts of the tree's own directory follow: compatible bit 2 of the set header.
+pub const COMPATIBLE_TREE_ROOT: u64 = 1 << 2;
+const SET_COMPATIBLE_KNOWN: u64 = COMPATIBLE_LINEAGE | COMPATIBLE_IDENTITY | COMPATIBLE_TREE_ROOT;
 
 /// Identifies the media set and the family that a stripe belongs to. First record of every stripe.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -369,6 +372,8 @@ pub struct SetHeader {
     pub lineage: Vec<u8>,
     /// For sources without WAL; empty if nothing is known.
     pub identity: SourceIdentity,
+    /// The directory whose content a set of files is.
+    pub tree_root: TreeRoot,
     /// The key of the page sums in the set's manifests; `None` if there are no sums.
     pub sum_key: Option<SumKey>,
     /// Only with a key: the start time of the server that was backed up, in microseconds since the Unix epoch. Two
@@ -407,7 +412,9 @@ impl SetHeader {
         let lineage = if has_lineage { COMPATIBLE_LINEAGE } else { 0 };
         let has_identity = !self.identity.is_empty();
         let identity = if has_identity { COMPATIBLE_IDENTITY } else { 0 };
-        let compatible = lineage | identity;
+        let root = self.tree_root.encode();
+        let tree_root = root.as_ref().map_or(0, |_| COMPATIBLE_TREE_ROOT);
+        let compatible = lineage | identity | tree_root;
         out.extend_from_slice(&compatible.to_le_bytes());
         let attributes = match self.attributes {
             true => INCOMPATIBLE_ATTRIBUTES,
@@ -456,6 +463,10 @@ impl SetHeader {
             out.extend_from_slice(&(identity.len() as u16).to_le_bytes());
             out.extend_from_slice(&identity);
         }
+        if let Some(root) = root {
+            out.extend_from_slice(&(root.len() as u16).to_le_bytes());
+            out.extend_from_slice(&root);
+        }
         out
     }
 
@@ -489,6 +500,7 @@ impl SetHeader {
             origin: f.text(ORIGIN_MAX)?,
             lineage: Vec::new(),
             identity: SourceIdentity::default(),
+            tree_root: TreeRoot::Unknown,
             sum_key: None,
             server_started_us: None,
         };
@@ -504,6 +516,9 @@ impl SetHeader {
         }
         if fixed.compatible & COMPATIBLE_IDENTITY != 0 {
             header.identity = SourceIdentity::decode(f.run()?)?;
+        }
+        if fixed.compatible & COMPATIBLE_TREE_ROOT != 0 {
+            header.tree_root = TreeRoot::decode(f.run()?)?;
         }
         end(f, fixed.compatible & !SET_COMPATIBLE_KNOWN)?;
         Ok(header)

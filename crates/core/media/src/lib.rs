@@ -33,6 +33,7 @@ mod repair;
 mod set_reader;
 mod set_writer;
 mod stream;
+mod tree_root;
 mod window;
 
 pub use copy::{CopiedSet, Moved, Planned, ReadyCopy, copy_set, copy_set_planned};
@@ -59,3 +60,4 @@ pub use set_writer::{
     Disposition, EncryptTo, ParityPlan, Sealed, SetPlan, SetWriter, Totals, stripe_bytes,
 };
 pub use stream::{Block, BlockStream, SecondLook};
+pub use tree_root::{TREE_ROOT_MAX, TreeRoot};

@@ -208,8 +208,14 @@ impl Entry {
     /// If a path exceeds [`PATH_MAX`], or an attribute's name or value exceeds the system's limit.
     pub fn encode(&self, out: &mut Vec<u8>) {
         self.encode_name(out);
-        let xattrs = if self.first { &*self.xattrs } else { &[] };
-        for xattr in xattrs {
+        if self.first {
+            self.encode_attributes(out);
+        }
+    }
+
+    /// Appends the extended attributes.
+    pub(crate) fn encode_attributes(&self, out: &mut Vec<u8>) {
+        for xattr in &self.xattrs {
             out.push(TAG_ATTRIBUTE);
             out.push(u8::try_from(xattr.name.len()).expect("a name passed the source's door"));
             let len = u32::try_from(xattr.value.len()).expect("a value passed the source's door");
@@ -282,6 +288,17 @@ impl Entry {
             len,
             xattrs: Vec::new(),
         })
+    }
+
+    /// Decodes attributes up to the end.
+    pub(crate) fn decode_attributes(&mut self, f: &mut Fields) -> Result<(), RecordError> {
+        while !f.0.is_empty() {
+            match f.u8()? {
+                TAG_ATTRIBUTE => self.decode_attribute(f)?,
+                _ => return Err(RecordError::Field),
+            }
+        }
+        Ok(())
     }
 
     /// Decodes the attribute after the tag.

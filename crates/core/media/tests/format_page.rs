@@ -13,7 +13,7 @@ use longshore_media::manifest::{
 };
 use longshore_media::parity::{ROW_BYTES, ROW_BYTES_MIN, RowRecord, Span};
 use longshore_media::record::{self, Container, RecordKind};
-use longshore_media::{Entry, EntryKind, Extent, Item, Mark, Sums, index};
+use longshore_media::{Entry, EntryKind, Extent, Item, Mark, Sums, TREE_ROOT_MAX, TreeRoot, index};
 use uuid::Uuid;
 
 #[path = "support/page.rs"]
@@ -208,6 +208,14 @@ fn the_media_header_is_laid_out_as_in_its_table() {
     assert_eq!(without.encode()[56..64], [0; 8]);
 }
 
+/// An attribute with a value of so many bytes.
+fn xattr(bytes: usize) -> Xattr {
+    Xattr {
+        name: b"user.a".to_vec(),
+        value: vec![21; bytes],
+    }
+}
+
 /// Every field has a different value.
 fn set_header() -> SetHeader {
     SetHeader {
@@ -243,6 +251,7 @@ fn set_header() -> SetHeader {
             name: "n".repeat(IDENTITY_MAX + 1),
             births_ns: vec![16; BIRTHS_MAX + 1],
         },
+        tree_root: TreeRoot::dir(0o17, (18, 19), 20, vec![xattr(2015)]),
         sum_key: None,
         server_started_us: None,
     }
@@ -331,6 +340,7 @@ fn feature_bits_are_those_of_the_code_and_no_other_is_known() {
         (("incompatible", "detached"), INCOMPATIBLE_DETACHED),
         (("compatible", "lineage"), COMPATIBLE_LINEAGE),
         (("compatible", "identity"), COMPATIBLE_IDENTITY),
+        (("compatible", "root"), COMPATIBLE_TREE_ROOT),
     ]);
     assert_eq!(listed, known);
     let incompatible = listed.iter().filter(|row| row.0.0 == "incompatible");
@@ -344,6 +354,7 @@ fn the_checksum_method_follows_the_set_header_as_in_its_table() {
     // A lineage would precede it.
     header.lineage.clear();
     header.identity = SourceIdentity::default();
+    header.tree_root = TreeRoot::Unknown;
     let without = header.encode();
     header.sum_key = Some(SumKey::from_bytes([3; 32]));
     header.server_started_us = Some(-4);
@@ -362,7 +373,7 @@ fn the_checksum_method_follows_the_set_header_as_in_its_table() {
     );
     assert_eq!((without.len() + fixed, open.len()), (encoded.len(), 0));
     // Fields of compatible features of later versions follow.
-    encoded[48] = 4;
+    encoded[48] = 8;
     encoded.push(0);
     assert!(SetHeader::decode(&encoded).is_ok_and(|header| header == decoded));
     for len in without.len()..without.len() + fixed {
@@ -385,6 +396,7 @@ fn a_lineage_follows_the_texts_or_the_sums_where_its_row_says() {
     header.user.clear();
     header.origin.clear();
     header.identity = SourceIdentity::default();
+    header.tree_root = TreeRoot::Unknown;
     header.lineage = vec![7; 3];
     let keys = [None, Some(SumKey::from_bytes([3; 32]))];
     assert_eq!(begins.len(), keys.len(), "{}", row[3]);
@@ -400,6 +412,7 @@ fn a_source_identity_is_laid_out_as_the_page_says() {
     let mut header = set_header();
     header.lineage.clear();
     header.identity = SourceIdentity::default();
+    header.tree_root = TreeRoot::Unknown;
     let without = header.encode();
     header.identity = SourceIdentity {
         name: "ab".into(),
@@ -448,6 +461,52 @@ fn a_source_identity_is_laid_out_as_the_page_says() {
 }
 
 #[test]
+fn the_root_of_a_tree_is_laid_out_as_the_page_says() {
+    let mut header = set_header();
+    header.lineage.clear();
+    header.identity = SourceIdentity::default();
+    header.tree_root = TreeRoot::Unknown;
+    let without = header.encode();
+    header.tree_root = TreeRoot::dir(0o17, (18, 19), -20, vec![xattr(3)]);
+    let encoded = header.encode();
+    assert_eq!(encoded[48], COMPATIBLE_TREE_ROOT as u8);
+    let (len, field) = encoded[without.len()..].split_at(2);
+    assert_eq!(usize::from(len[0]), field.len());
+    let attributes = [
+        6, 6, 3, 0, 0, 0, b'u', b's', b'e', b'r', b'.', b'a', 21, 21, 21,
+    ];
+    let (fixed, open) = check_fields(
+        "tree root",
+        field,
+        &[
+            ("kind", &[1]),
+            ("mode", &0o17u32.to_le_bytes()),
+            ("uid", &18u32.to_le_bytes()),
+            ("gid", &19u32.to_le_bytes()),
+            ("mtime_ns", &(-20i64).to_le_bytes()),
+        ],
+    );
+    assert_eq!(open, ["attributes"]);
+    assert_eq!(field[fixed..], attributes);
+    assert_eq!(
+        SetHeader::decode(&encoded).unwrap().tree_root,
+        header.tree_root
+    );
+    header.tree_root = TreeRoot::None;
+    let encoded = header.encode();
+    assert_eq!(encoded[without.len()..], [1, 0, 0]);
+    assert_eq!(
+        SetHeader::decode(&encoded).unwrap().tree_root,
+        TreeRoot::None
+    );
+    assert!(TREE_ROOT_MAX <= usize::from(u16::MAX));
+    // All fields at their longest fit into a record.
+    let mut longest = set_header();
+    longest.sum_key = Some(SumKey::from_bytes([3; 32]));
+    assert!(longest.encode().len() <= record::BODY_MAX);
+}
+
+#[test]
 fn the_set_header_is_laid_out_as_in_its_table() {
     let header = set_header();
     let encoded = header.encode();
@@ -468,7 +527,7 @@ fn the_set_header_is_laid_out_as_in_its_table() {
             ("flags", &1u32.to_le_bytes()),
             (
                 "compatible",
-                &(COMPATIBLE_LINEAGE | COMPATIBLE_IDENTITY).to_le_bytes(),
+                &(COMPATIBLE_LINEAGE | COMPATIBLE_IDENTITY | COMPATIBLE_TREE_ROOT).to_le_bytes(),
             ),
             ("incompatible", &INCOMPATIBLE_DIFFERENTIAL.to_le_bytes()),
             ("expires_us", &9i64.to_le_bytes()),
@@ -488,7 +547,8 @@ fn the_set_header_is_laid_out_as_in_its_table() {
             "user",
             "origin",
             "lineage",
-            "identity"
+            "identity",
+            "root"
         ]
     );
     assert_eq!(text_lens(&encoded[fixed..]), text_limits("set header"));

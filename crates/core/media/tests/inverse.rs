@@ -5,6 +5,7 @@
 use longshore_codec::{Algorithm, Level};
 use longshore_io::{SumKey, Xattr, crc32c};
 use longshore_kit::Random;
+use longshore_media::TreeRoot;
 use longshore_media::block::{HeadReader, head_len, put_head};
 use longshore_media::header::*;
 use longshore_media::index;
@@ -102,6 +103,12 @@ prop_compose! {
         texts in (".{0,64}", ".{0,64}", ".{0,64}", ".{0,64}", ".{0,64}", ".{0,1024}"),
         lineage in proptest::collection::vec(any::<u8>(), 0..=LINEAGE_MAX),
         identity in (".{0,64}", proptest::collection::vec(any::<i64>(), 0..=BIRTHS_MAX)),
+        root in proptest::option::of(proptest::option::of((
+            0..=0o7777u32,
+            any::<(u32, u32)>(),
+            any::<i64>(),
+            proptest::collection::vec(any::<u8>(), 0..64),
+        ))),
     ) -> SetHeader {
         SetHeader {
             set,
@@ -139,6 +146,14 @@ prop_compose! {
             identity: SourceIdentity {
                 name: identity.0,
                 births_ns: identity.1,
+            },
+            tree_root: match root {
+                None => TreeRoot::Unknown,
+                Some(None) => TreeRoot::None,
+                Some(Some((mode, owner, mtime_ns, value))) => {
+                    let name = b"user.a".to_vec();
+                    TreeRoot::dir(mode, owner, mtime_ns, vec![Xattr { name, value }])
+                }
             },
             sum_key: sums.map(|(key, _)| SumKey::from_bytes(key)),
             // On media, 0 means unknown.

@@ -213,6 +213,128 @@ fn directories_that_are_named_and_databases_keep_their_attributes() {
     }
 }
 
+/// A tree whose own directory is closed to others by its mode, its list or both.
+fn closed_tree(source: &Path, mode: u32) {
+    std::fs::create_dir(source).unwrap();
+    std::fs::write(source.join("file"), "secret").unwrap();
+    set(source, "user.root", b"kept");
+    set(
+        source,
+        DEFAULT,
+        &list(&[(1, 7, NOBODY), (4, 5, NOBODY), (32, 0, NOBODY)]),
+    );
+    let mode = std::fs::Permissions::from_mode(mode);
+    std::fs::set_permissions(source, mode).unwrap();
+    if is_root() {
+        std::os::unix::fs::chown(source, Some(1234), Some(5678)).unwrap();
+    }
+    let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    let source = std::fs::File::open(source).unwrap();
+    source.set_modified(at).unwrap();
+}
+
+/// Mode, owner, time and attributes of a directory.
+fn own(path: &Path) -> (u32, u32, u32, i64, Found) {
+    let found = std::fs::metadata(path).unwrap();
+    let mode = found.mode() & 0o7777;
+    (
+        mode,
+        found.uid(),
+        found.gid(),
+        found.mtime(),
+        attributes(path),
+    )
+}
+
+/// Goal: a tree that nobody but its owner can enter comes back so, whole, in part and as a differential; a directory that
+/// was there keeps what it has, and that is told.
+#[test]
+fn the_directory_of_a_tree_comes_back_with_its_mode_owner_time_and_attributes() {
+    for mode in [0o700, 0o2750, 0o500] {
+        let dir = tempfile::tempdir().unwrap();
+        let source = dir.path().join("source");
+        closed_tree(&source, mode);
+        let devices = stripes(dir.path(), 1);
+        let spec = || SourceSpec::Files(vec![source.clone()]);
+        backup(
+            &context(),
+            backup_request(spec(), devices.clone(), Algorithm::Lz4),
+        )
+        .unwrap();
+        let wanted = own(&source);
+        for only in [&[][..], &[PathBuf::from("file")]] {
+            let target = dir.path().join("new/target");
+            let mut request = restore_request(devices.clone(), &target);
+            request.only = only.into();
+            let report = restore(&context(), request).unwrap();
+            assert_eq!(own(&target), wanted, "{mode:o} {only:?}");
+            assert!(report.run.warnings.is_empty(), "{:?}", report.run.warnings);
+            assert!(report.run.notes.is_empty(), "{:?}", report.run.notes);
+            let left: Vec<_> = std::fs::read_dir(&target).unwrap().collect();
+            assert_eq!(left.len(), 1);
+            let open = std::fs::Permissions::from_mode(0o700);
+            std::fs::set_permissions(&target, open).unwrap();
+            std::fs::remove_dir_all(&target).unwrap();
+        }
+        let there = dir.path().join("there");
+        std::fs::create_dir(&there).unwrap();
+        let open = std::fs::Permissions::from_mode(0o751);
+        std::fs::set_permissions(&there, open).unwrap();
+        let report = restore(&context(), restore_request(devices, &there)).unwrap();
+        assert_eq!(own(&there).0, 0o751);
+        let told = &report.run.notes;
+        assert!(
+            told.iter()
+                .any(|n| n.contains("keeps mode 0751") && n.contains(&format!("had {mode:04o}"))),
+            "{told:?}"
+        );
+        assert!(report.run.warnings.is_empty());
+    }
+}
+
+/// Goal: of several paths there is no directory, and what a set does not tell opens nothing.
+#[test]
+fn a_directory_of_which_nothing_is_known_is_its_owners_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let usual = dir.path().join("usual");
+    std::fs::create_dir(&usual).unwrap();
+    std::fs::write(usual.join("file"), "file").unwrap();
+    let devices = stripes(dir.path(), 1);
+    let spec = SourceSpec::Files(vec![usual.join("file")]);
+    backup(
+        &context(),
+        backup_request(spec, devices.clone(), Algorithm::Lz4),
+    )
+    .unwrap();
+    let target = dir.path().join("target");
+    restore(&context(), restore_request(devices, &target)).unwrap();
+    assert_eq!(own(&target).0, own(&usual).0);
+
+    // A set of an earlier version.
+    let disk = SimDisk::new(1);
+    disk.write_file("/m/neighbour", b"").unwrap();
+    let device = DeviceSpec::File("/m/0".into());
+    let block = common::pieces::file("f", 100, false, true, &[(0, vec![1; 100])]);
+    let storage: Arc<dyn longshore_io::Storage> = Arc::new(disk.clone());
+    let claims = common::forge::Claims::new(None);
+    common::forge::write(
+        &storage,
+        std::slice::from_ref(&device),
+        &claims,
+        &[block],
+        |_| 0,
+    );
+    let context = context_on(storage.clone());
+    let report = restore(&context, restore_request(vec![device], Path::new("/out"))).unwrap();
+    let out = storage.stat(Path::new("/out")).unwrap();
+    assert_eq!(out.mode, 0o700);
+    let told = &report.run.notes;
+    assert!(
+        told.iter().any(|n| n.contains("open to its owner alone")),
+        "{told:?}"
+    );
+}
+
 #[test]
 fn without_its_list_no_name_gives_anybody_more() {
     let dir = tempfile::tempdir().unwrap();

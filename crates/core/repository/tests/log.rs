@@ -88,6 +88,7 @@ fn shelve_above(
         origin: String::new(),
         lineage: Vec::new(),
         identity: longshore_media::SourceIdentity::default(),
+        tree_root: Default::default(),
         sum_key: None,
         server_started_us: None,
     };

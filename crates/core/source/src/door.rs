@@ -228,11 +228,28 @@ pub struct SourceSummary {
     pub complete_us: Option<i64>,
 }
 
+/// The directory whose content a source's entries are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum SourceRoot {
+    /// A source of which nothing like it is kept.
+    #[default]
+    Unknown,
+    /// The entries are single files, or of several paths.
+    None,
+    /// A directory: what it has besides its content.
+    Dir { stat: Stat, xattrs: Vec<Xattr> },
+}
+
 /// An opened database or directory. The tests in `tests/contract/suite.rs` check the text of this trait, [`Entry`] and
 /// [`Content`].
 pub trait Source: Send + Sync {
     /// The facts known when the source was opened. Constant; reads nothing.
     fn description(&self) -> &Description;
+
+    /// The directory whose content the entries are, as it was when the source was opened. Constant; reads nothing.
+    fn root(&self) -> SourceRoot {
+        SourceRoot::Unknown
+    }
 
     /// The next entry of volume `volume` (an index into [`Description::volumes`]); `None` at its end, from then on, and for
     /// a volume that there is not. Each path comes once. Called under a lock; does no bulk reading.

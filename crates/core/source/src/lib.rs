@@ -38,7 +38,7 @@ use longshore_pg::client::Options;
 pub use base::Base;
 pub use door::{
     Change, CheckDepth, ClusterCheck, Content, Description, Entry, EntryKind, LayoutCount, LogEnd,
-    LogStart, Source, SourceKind, SourceSummary, Volume,
+    LogStart, Source, SourceKind, SourceRoot, SourceSummary, Volume,
 };
 pub use error::{BaseRefusal, Error};
 pub use files::{RESTORE_LOCK, RESTORING};

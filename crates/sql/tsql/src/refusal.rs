@@ -91,6 +91,7 @@ pub fn of(error: &Error) -> Vec<Message> {
         | Error::NewKey { .. }
         | Error::PathTooLong { .. }
         | Error::EntryName { .. }
+        | Error::FurtherName { .. }
         | Error::Panicked { .. } => vec![own(error, error.hint())],
     }
 }

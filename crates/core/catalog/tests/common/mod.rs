@@ -67,6 +67,7 @@ pub fn header(n: u64) -> SetHeader {
         origin: "sqlite:/data/app.db".into(),
         lineage: Vec::new(),
         identity: longshore_media::SourceIdentity::default(),
+        tree_root: Default::default(),
         sum_key: None,
         server_started_us: None,
     }

@@ -35,6 +35,9 @@ struct PresentAttributes {
     owned: Losses,
     /// Files that run with the rights of others, which were made as they were.
     powerful: Losses,
+    /// Further texts for the operator.
+    warnings: Vec<String>,
+    remarks: Vec<String>,
 }
 
 /// How many were lost, and the first of them.
@@ -82,7 +85,8 @@ impl LostAttributes {
             "names could not be given their set-user-ID or set-group-ID bits",
         );
         let all = [lists, others, owners, bits];
-        all.into_iter().flatten().collect()
+        let all = all.into_iter().flatten();
+        all.chain(found.warnings.iter().cloned()).collect()
     }
 
     /// Remarks for the operator: only root can give files away, and another user expects to own them.
@@ -92,7 +96,18 @@ impl LostAttributes {
             "name belongs to the user who restored, since only root could give it its owner, group and set-id bits",
             "names belong to the user who restored, since only root could give them their owner, group and set-id bits",
         );
-        owned.into_iter().collect()
+        let remarks = found.remarks.iter().cloned();
+        owned.into_iter().chain(remarks).collect()
+    }
+
+    /// Adds a warning.
+    pub(super) fn warn(&self, text: String) {
+        self.0.lock().warnings.push(text);
+    }
+
+    /// Adds a remark.
+    pub(super) fn remark(&self, text: String) {
+        self.0.lock().remarks.push(text);
     }
 
     /// A remark for root on files that run with the rights of others: whoever wrote the media has said that they do.

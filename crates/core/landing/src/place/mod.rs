@@ -28,6 +28,7 @@ mod journal;
 mod layout;
 mod names;
 mod partial_file;
+mod root;
 mod swap;
 #[cfg(test)]
 pub mod tests;
@@ -59,6 +60,7 @@ pub use self::layout::{DELTA, DELTA_CONTROL, LOST_AND_FOUND};
 use self::layout::{DISPLACED, GONE, MOVING_NEW};
 pub use self::names::standing;
 use self::partial_file::{OPEN_MAX, PartialFile};
+pub use self::root::RootWish;
 pub use self::swap::{check_above, refuse_foreign_log};
 pub use self::watch::{EACH_MAX, OpenFiles};
 use crate::error::Error;
@@ -106,6 +108,7 @@ pub struct Target {
     /// The part of the set that is restored; empty: all of it.
     only: Vec<PathBuf>,
     moves: Vec<(PathBuf, PathBuf)>,
+    root: RootWish,
     known_dirs: Mutex<HashSet<PathBuf>>,
     /// Places that were found free, or are replaced.
     places: Mutex<HashSet<PathBuf>>,
@@ -140,6 +143,8 @@ enum Fate {
     Unfinished,
     /// The restore is complete and durable.
     Standing,
+    /// The same, and the staging directory is gone.
+    Tidied,
     /// Names could not be moved back.
     Stuck,
 }
@@ -187,6 +192,7 @@ impl Target {
             scope,
             only: Vec::new(),
             moves: moves.to_vec(),
+            root: RootWish::Usual,
             known_dirs: Mutex::default(),
             places: Mutex::default(),
             merged: HashSet::new(),
@@ -746,6 +752,7 @@ impl Destination for Target {
         self.move_in(&closed)?;
         self.give_up_displaced()?;
         self.stand();
+        self.give_root();
         let replaces = self.switches_names() && self.replacing != ReplacePolicy::No;
         Ok(replaces.then(|| DeltaResult {
             rewritten_bytes: None,
@@ -766,6 +773,7 @@ impl Drop for Target {
             // The staged files now belong to another restore.
             _ if self.ground.check().is_err() => Ok(()),
             // The rest is cleanup.
+            Fate::Tidied => Ok(()),
             Fate::Standing => self.remove_staging().map_err(|e| e.to_string()),
             Fate::Unfinished => self
                 .take_up_again()
@@ -775,7 +783,7 @@ impl Drop for Target {
             // The displaced files are still needed.
             Fate::Stuck => Ok(()),
         };
-        if let Fate::Standing = self.fate {
+        if let Fate::Standing | Fate::Tidied = self.fate {
             for (name, quiet) in &*self.quiet.lock() {
                 if let Ok(Err(error)) = quiet.as_ref().map(Quiet::spoil) {
                     tracing::warn!(target = %self.path.display(), ?name, %error, "the replaced file could not be protected from its users");

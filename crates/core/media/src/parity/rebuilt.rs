@@ -322,6 +322,7 @@ mod tests {
                 origin: String::new(),
                 lineage: Vec::new(),
                 identity: SourceIdentity::default(),
+                tree_root: Default::default(),
                 sum_key: None,
                 server_started_us: None,
             },

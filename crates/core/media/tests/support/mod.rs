@@ -336,6 +336,7 @@ impl Shape {
                 origin: "o".into(),
                 lineage: Vec::new(),
                 identity: longshore_media::SourceIdentity::default(),
+                tree_root: Default::default(),
                 sum_key: Some(SUM_KEY),
                 server_started_us: None,
             },

@@ -17,11 +17,11 @@ use longshore_io::{SumKey, Via};
 use longshore_media::device::DeviceClass;
 use longshore_media::{
     BackupDevice, BackupType, EncryptTo, LogStart, NewKey, ParityPlan, Recipients, Root, SetHeader,
-    SetPlan, stripe_bytes,
+    SetPlan, TreeRoot, stripe_bytes,
 };
 use longshore_pg::Lineage;
 use longshore_source::{
-    Description, PostgresOptions, Source, SourceKind, SourceOptions, SourceSpec,
+    Description, PostgresOptions, Source, SourceKind, SourceOptions, SourceRoot, SourceSpec,
 };
 use uuid::Uuid;
 
@@ -55,6 +55,8 @@ pub struct Decisions<'a> {
     pub base_sums: Option<Arc<PageSums>>,
     pub sum_key: Option<SumKey>,
     pub start_us: i64,
+    /// Losses that were known before a byte moved.
+    pub warnings: Vec<String>,
 }
 
 /// A backup that is ready to begin.
@@ -114,6 +116,8 @@ impl<'a> PreparedBackup<'a> {
             None => sum_key(request, &about)?,
         };
         let mut set_plan = set_plan(request, &about, &sizes, (set, start_us, parent, sum_key));
+        let (tree_root, lost) = tree_root(&*source, request);
+        set_plan.header.tree_root = tree_root;
         set_plan.encryption = key.map(|key| EncryptTo {
             key: Arc::new(key),
             parent_root,
@@ -134,6 +138,7 @@ impl<'a> PreparedBackup<'a> {
                 base_sums,
                 sum_key,
                 start_us,
+                warnings: lost.into_iter().collect(),
             },
             source,
             plan,
@@ -294,6 +299,26 @@ fn sum_key(request: &BackupRequest, about: &Description) -> Result<Option<SumKey
     Ok(Some(key))
 }
 
+/// The tree's own directory for the set header, and a warning if it has attributes that cannot be there.
+fn tree_root(source: &dyn Source, request: &BackupRequest) -> (TreeRoot, Option<String>) {
+    let mut root = match source.root() {
+        SourceRoot::Unknown => TreeRoot::Unknown,
+        SourceRoot::None => TreeRoot::None,
+        SourceRoot::Dir { stat, xattrs } => {
+            TreeRoot::dir(stat.mode, (stat.uid, stat.gid), stat.mtime_ns, xattrs)
+        }
+    };
+    let encrypted = request.encrypt_to.is_some();
+    let why = match (root.fit(encrypted), encrypted) {
+        (false, _) => return (root, None),
+        (true, true) => "a header shows them to everybody",
+        (true, false) => "a header has no room for them",
+    };
+    let lost =
+        format!("extended attributes of the tree's own directory are not in the backup: {why}");
+    (root, Some(lost))
+}
+
 fn set_plan(
     request: &BackupRequest,
     about: &Description,
@@ -338,6 +363,7 @@ fn set_plan(
             .map(Lineage::encode)
             .unwrap_or_default(),
         identity: request.identity.clone(),
+        tree_root: TreeRoot::Unknown,
         sum_key,
         server_started_us: sum_key.and(about.server_started_us),
     };

@@ -110,6 +110,7 @@ fn write<'a>(
     let moved = move_bytes(&shared, source, families, decided.sizes.workers, observer);
     shared.crew.verdict()?;
     let mut moved = moved?;
+    moved.summary.warnings.append(&mut decided.warnings);
     writer.families = std::mem::take(&mut moved.families);
     if let (OnChange::Fail, Some(path)) = (decided.request.on_change, &moved.summary.left_out) {
         return Err(Error::LeftOut { path: path.clone() });

@@ -13,10 +13,12 @@ use std::path::{Path, PathBuf};
 
 use longshore_landing::{
     Cluster, ClusterError, Destination, Error as LandingError, KnownFiles, Outline, PathList,
-    ProtectedFiles, ReplacePolicy, Scope, StandingNames, Survey, SurveyedNames, Target,
-    check_moves, chosen_entry, may_be_log, moved, place_of, refuse_media,
+    ProtectedFiles, ReplacePolicy, RootWish, Scope, StandingNames, Survey, SurveyedNames, Target,
+    WantedAttributes, check_moves, chosen_entry, may_be_log, moved, place_of, refuse_media,
 };
-use longshore_media::{BackupType, DeviceSpec, Entry, Item, MediaSet, SetHeader, SetTrailer};
+use longshore_media::{
+    BackupType, DeviceSpec, Entry, Item, MediaSet, SetHeader, SetTrailer, TreeRoot,
+};
 use longshore_source::SourceKind;
 
 use super::databases::EmptiedDatabases;
@@ -202,6 +204,17 @@ impl DestinationNeeds<'_> {
         Ok(Box::new(cluster))
     }
 
+    /// What the directory gets if the restore makes it. Databases have no directory of their own.
+    fn root(&self) -> RootWish {
+        match (self.kind, &self.header.tree_root) {
+            (SourceKind::Sqlite | SourceKind::Postgres, _) | (_, TreeRoot::None) => RootWish::Usual,
+            (SourceKind::Files, TreeRoot::Unknown) => RootWish::Closed,
+            (SourceKind::Files, TreeRoot::Dir(entry)) => {
+                RootWish::Known(WantedAttributes::of(entry))
+            }
+        }
+    }
+
     /// The names that may be replaced.
     fn replacing(&self) -> ReplacePolicy {
         match (self.request.replace, self.request.in_use) {
@@ -232,6 +245,7 @@ impl DestinationNeeds<'_> {
         let machine = context.machine();
         let target = Target::open(&machine, &request.target, replacing, scope, &request.moves)?;
         let target = target.choosing(&request.only).keeping(kept);
+        let target = target.rooting(self.root())?;
         self.check_room(target.free_bytes())?;
         Ok(Box::new(target))
     }

@@ -96,6 +96,7 @@ pub fn write(
         origin: String::new(),
         lineage: Vec::new(),
         identity: longshore_media::SourceIdentity::default(),
+        tree_root: Default::default(),
         sum_key: None,
         server_started_us: None,
     };

@@ -3,7 +3,7 @@
 //! Each volume is walked separately, depth first, when a caller asks for its next entry; nothing runs ahead. Everything
 //! is reached through an open directory, so no symbolic link below a root is followed, even if the tree changes.
 //!
-//! Paths in the backup: a single directory gives its contents, relative to itself (its own attributes are not kept); a
+//! Paths in the backup: a single directory gives its contents, relative to itself (its own attributes are the source's root); a
 //! single file gives its name; of several roots, each appears under its own last component, as given. A directory on
 //! which another volume begins starts that volume's stream, so its parent may come later, on the parent's own stream.
 //!
@@ -35,8 +35,11 @@ use std::sync::Arc;
 use longshore_io::Storage;
 use parking_lot::Mutex;
 
+use crate::attributes::Attributes;
 use crate::tally::{SPECIAL_LEFT_OUT, Tally};
-use crate::{Description, Entry, Error, Source, SourceKind, SourceOptions, SourceSummary};
+use crate::{
+    Description, Entry, Error, Source, SourceKind, SourceOptions, SourceRoot, SourceSummary,
+};
 use roots::Root;
 use walk::{Notes, Walk};
 
@@ -45,6 +48,9 @@ pub(crate) struct Files {
     description: Description,
     /// The roots that are directories.
     trees: Vec<Arc<Root>>,
+    root: SourceRoot,
+    /// Attributes of the root that cannot be read.
+    unread: Attributes,
     walks: Vec<Mutex<Walk>>,
 }
 
@@ -55,6 +61,8 @@ impl Files {
         options: &SourceOptions,
     ) -> Result<Self, Error> {
         let plan = roots::plan(&*storage, paths, &options.volume_map)?;
+        let mut unread = Attributes::default();
+        let root = plan.root(&mut unread)?;
         let description = Description {
             kind: SourceKind::Files,
             database: options.database.clone().unwrap_or(plan.name),
@@ -86,6 +94,8 @@ impl Files {
             storage,
             description,
             trees: plan.trees,
+            root,
+            unread,
             walks,
         })
     }
@@ -94,6 +104,10 @@ impl Files {
 impl Source for Files {
     fn description(&self) -> &Description {
         &self.description
+    }
+
+    fn root(&self) -> SourceRoot {
+        self.root.clone()
     }
 
     fn next(&self, volume: usize) -> Result<Option<Entry>, Error> {
@@ -108,6 +122,7 @@ impl Source for Files {
             tree.check_named(&*self.storage)?;
         }
         let (mut all, mut databases) = (Notes::default(), Tally::default());
+        all.attributes.merge(self.unread);
         for walk in self.walks {
             let walk = walk.into_inner();
             databases.merge(std::mem::take(&mut *walk.databases.lock()));

@@ -14,10 +14,11 @@ use std::sync::Arc;
 
 use longshore_io::{Dir, FileKind, Stat, Storage};
 
+use crate::attributes::Attributes;
 use crate::reading::is_missing;
 use crate::spec::has_magic;
 use crate::volumes::Volumes;
-use crate::{Error, Volume};
+use crate::{Error, SourceRoot, Volume};
 
 /// A restore's own directory in its target. It has names of before a restore and files that are not whole, and no restore
 /// writes to it.
@@ -101,6 +102,28 @@ pub(super) struct RootPlan {
     pub(super) name: String,
     /// The length of the file, if a single file is the only root.
     pub(super) len: Option<u64>,
+}
+
+impl RootPlan {
+    /// The directory whose content is read, if a directory is the only path. `unread` gets attributes that cannot be read.
+    pub(super) fn root(&self, unread: &mut Attributes) -> Result<SourceRoot, Error> {
+        let mut starts = self.starts.iter().flatten();
+        let only = starts.find_map(|start| match start {
+            Start::Dir { root, .. } if root.prefix.as_os_str().is_empty() => Some(root),
+            Start::Dir { .. } | Start::File { .. } => None,
+        });
+        let Some(root) = only else {
+            return Ok(SourceRoot::None);
+        };
+        let (name, path) = (Path::new(""), root.host_path(Path::new("")));
+        let stat = root.dir.stat(name).map_err(|source| Error::Io {
+            action: "look at",
+            path: path.clone(),
+            source,
+        })?;
+        let xattrs = unread.read(&*root.dir, name, &path);
+        Ok(SourceRoot::Dir { stat, xattrs })
+    }
 }
 
 struct RequestedRoot {

@@ -70,6 +70,7 @@ fn header(kind: BackupType, start_us: i64, first_lsn: u64) -> SetHeader {
         origin: "postgres:main".into(),
         lineage: Vec::new(),
         identity: longshore_media::SourceIdentity::default(),
+        tree_root: Default::default(),
         sum_key: None,
         server_started_us: None,
     }
