@@ -3,7 +3,7 @@
 //!
 //! Invariants
 //! - A target that is used for the first time, and a directory that was added to it, are accepted: nothing is missing there.
-//! - The database's own directory is the mark. Whoever makes it by hand says that an empty disk is meant.
+//! - The database's own directory is the mark. The operator who makes it by hand says that an empty disk is meant.
 //!
 //! Leaves to others: what lies at a target (`shelf.rs`), and opening its directories (`place`).
 

@@ -26,11 +26,11 @@ pub struct UnusableSegment {
     pub name: SegmentName,
     /// Its file, with the archive's directory or bucket.
     pub path: PathBuf,
-    /// What is wrong with it, as the second half of a sentence.
+    /// The fault, as the second half of a sentence.
     pub what: String,
 }
 
-/// What a look at one file shows.
+/// The outcome of a look at one file.
 enum Look {
     Usable,
     Unusable(String),
