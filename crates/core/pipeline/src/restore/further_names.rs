@@ -9,7 +9,7 @@
 //! - A name never comes back without its bytes: a set that has no file for it is refused.
 //! - Memory grows with the names that are restored as links, which the destination keeps, too.
 //!
-//! Leaves to others: making links (`landing`), and which paths were asked for (`landing/moves.rs`).
+//! Leaves to others: making links, and which paths were asked for (`longshore-landing`).
 
 use std::borrow::Cow;
 use std::collections::HashMap;
