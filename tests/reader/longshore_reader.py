@@ -1237,7 +1237,7 @@ def identity(data):
 
 
 def tree_root(data):
-    """What the tree's own directory had; without a mode if the set is not of one directory."""
+    """The attributes of the tree's own directory; without a mode if the set is not of one directory."""
     f = Fields(data)
     kind = f.u(1)
     need(kind <= 1, "a tree root of an unknown kind")

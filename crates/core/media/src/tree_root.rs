@@ -1,10 +1,10 @@
 //! The directory whose content a set of files is, as the set header has it.
 //!
 //! Invariants
-//! - What a later version might add is not read: a field that is longer than its content is refused.
+//! - A field that is longer than its content is refused.
 //! - The field fits into the header next to all others at their longest.
-//! - Whoever restores a directory without its access control list gives nobody more rights: a list that does not fit takes
-//!   the rights of group and others with it.
+//! - A directory without its access control list gives nobody more rights: a list that does not fit takes the rights of
+//!   group and others with it.
 //!
 //! Leaves to others: everything below the directory (`manifest.rs`), and what a restore does with it (`landing`).
 

@@ -3,7 +3,7 @@
 //! Invariants
 //! - A directory that the restore makes is its owner's alone until all names are there and their attributes are set. It stays
 //!   so if what it had is not known or cannot be given.
-//! - A directory that was there keeps what it has.
+//! - A directory that was there keeps its own.
 //!
 //! Leaves to others: what a set says of its root (`longshore-media`), and names in the directory (`mod.rs`).
 
@@ -18,15 +18,15 @@ use crate::error::Error;
 /// The mode of a directory that is its owner's alone.
 const CLOSED: u32 = 0o700;
 
-/// What the target directory gets, if the restore makes it.
+/// The attributes of the target directory, if the restore makes it.
 #[derive(Debug, Clone, Default)]
 pub enum RootWish {
-    /// What the system gives it.
+    /// Those that the system gives it.
     #[default]
     Usual,
     /// Nobody but its owner may enter: what the tree's own directory had is not known.
     Closed,
-    /// What the tree's own directory had.
+    /// Those of the tree's own directory.
     Known(WantedAttributes),
 }
 

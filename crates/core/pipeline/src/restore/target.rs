@@ -204,7 +204,7 @@ impl DestinationNeeds<'_> {
         Ok(Box::new(cluster))
     }
 
-    /// What the directory gets if the restore makes it. Databases have no directory of their own.
+    /// The attributes of the directory, if the restore makes it. Databases have no directory of their own.
     fn root(&self) -> RootWish {
         match (self.kind, &self.header.tree_root) {
             (SourceKind::Sqlite | SourceKind::Postgres, _) | (_, TreeRoot::None) => RootWish::Usual,
