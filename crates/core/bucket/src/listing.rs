@@ -29,7 +29,7 @@ pub enum Listing {
     Blobs,
 }
 
-/// What an answer is in place of a listing.
+/// An answer in place of a listing.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// An error of the store's.

@@ -190,7 +190,7 @@ fn run_against(
         .map(|found| found.is_valid() && is_ours(found));
     let mixed = held.as_ref().is_some_and(|held| held.mixed);
     let label = held.as_ref().map(|held| held.begun.label.clone());
-    // Who removes a copy of it elsewhere sees that it is here, too.
+    // The mark tells the expire of a copy elsewhere that the backup is here, too.
     if let (Some(target), Some(places)) = (&kind.target, &request.key_places) {
         detached::hold(report.set.as_bytes(), places, (target, context));
     }

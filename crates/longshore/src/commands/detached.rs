@@ -162,7 +162,7 @@ pub fn forget(shelf: &Shelf, expired: &ExpireReport, context: &Context) -> bool 
     look
 }
 
-/// Who has the stripes of a set besides the ones that an expire removed.
+/// The holder of a set's stripes, besides the ones that an expire removed.
 enum Has {
     Nobody,
     Listed(String),

@@ -530,7 +530,7 @@ fn a_shred_tells_of_success_only_where_something_was_and_every_place_was_there()
     );
     std::fs::remove_dir(stage.path("keys2")).unwrap();
     std::fs::rename(stage.path("unmounted"), stage.path("keys2")).unwrap();
-    // What is left is multiplied by nobody.
+    // Keys that are left are multiplied by nobody.
     let brought = json(&stage.line("copy sales --json").exits(0));
     assert_eq!(brought["databases"][0]["key_object_count"], 0);
     let new = made(&stage, "new");
@@ -573,7 +573,7 @@ fn a_shred_by_label_means_the_set_that_was_made_under_it() {
     }
     let refused = stage.line(&format!("key shred {old} --yes")).exits(2);
     let refused = refused.says("history of this machine").says(&new);
-    let (_, set) = refused.err.split_once(" lies set ").unwrap();
+    let (_, set) = refused.err.split_once(" is set ").unwrap();
     let set = set[..36].to_owned();
     // Without a history, the time in the label.
     for (label, why) in [(&new, "its header says"), (&old, "as ")] {

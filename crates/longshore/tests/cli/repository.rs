@@ -499,10 +499,7 @@ fn a_newest_backup_that_somebody_removed_or_exchanged_fails_the_check() {
     // The older one in its place.
     moved(&labels[0], "old");
     back("old", &labels[1]);
-    stage
-        .line("check sales")
-        .exits(1)
-        .says("another backup does");
+    stage.line("check sales").exits(1).says("another backup is");
     moved(&labels[1], "old");
     back("old", &labels[0]);
     back("new", &labels[1]);

@@ -142,7 +142,7 @@ impl Folder {
         self.names(|name| ObjectName::parse(name).filter(|name| name.set == *set))
     }
 
-    /// What `parsed` makes of the names here, sorted.
+    /// The names here as `parsed` reads them, sorted.
     fn names<T: Ord>(&self, parsed: impl Fn(&str) -> Option<T>) -> Result<Vec<T>, Error> {
         let mut names = Vec::new();
         match self {

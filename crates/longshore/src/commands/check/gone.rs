@@ -43,7 +43,7 @@ pub fn look(
         .iter()
         .any(|entry| entry.label.as_str() == label);
     let what = match there {
-        true => "lies under this label no longer: another backup does",
+        true => "is not under this label any longer: another backup is",
         false => "is not at the target any longer",
     };
     let text = format!(

@@ -441,7 +441,7 @@ impl<'a> Wish<'a> {
         };
         let id = set.set.as_bytes();
         if set.keys_detached && detached::is_shredded(id, &self.places) {
-            // What is left of its keys is not multiplied.
+            // Keys that a shred left are not multiplied.
             return Ok(Row {
                 why: Some("it was shredded: a place of keys has the mark of that".to_owned()),
                 exit: Some(Exit::Media),

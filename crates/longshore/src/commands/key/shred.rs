@@ -272,7 +272,7 @@ fn refuse_exchanged(
     };
     Err(Failure::usage(
         format!(
-            "under {} lies set {} of {}, which is not its own: {why}. Somebody may have exchanged directories",
+            "under {} is set {} of {}, which was made under another label: {why}. Somebody may have exchanged directories",
             plain(text),
             one.set,
             one.database()
