@@ -219,15 +219,7 @@ pub fn media(error: &Media) -> Vec<Message> {
         Media::NoSuchSet {
             device, position, ..
         } => vec![message::POSITION_MISSING.with(&[position, device])],
-        Media::ContainerMix { asked, .. } => {
-            let (with, without) = ("WITH COMPRESSION", "WITH NO_COMPRESSION");
-            let (option, other) = match *asked {
-                "NONE" => (without, with),
-                _ => (with, without),
-            };
-            let mix = message::COMPRESSION_MIX.with(&[&option, &option, &other]);
-            with_own(mix, error)
-        }
+        Media::ContainerMix { asked, .. } => with_own(compression_mix(asked), error),
         Media::Key {
             source:
                 longshore_crypt::Error::NoIdentity {
@@ -241,10 +233,8 @@ pub fn media(error: &Media) -> Vec<Message> {
             vec![first]
         }
         Media::EncryptionMix { .. } => with_own(message::ENCRYPTION_MIX.plain(), error),
-        Media::Key { .. } | Media::NotEncrypted { .. } => vec![own(error, error.hint())],
         Media::Busy { .. } => vec![message::SERIALIZED.plain()],
         Media::Cancelled { .. } => vec![message::ABORTED.plain()],
-        Media::Exists { .. } | Media::Unsigned { .. } => vec![own(error, error.hint())],
         Media::NotExpired { device, until, .. } => {
             vec![message::NOT_EXPIRED.with(&[device, &expiry(until)])]
         }
@@ -262,6 +252,11 @@ pub fn media(error: &Media) -> Vec<Message> {
         } => vec![message::MEDIA_NAME.with(&[expected, found, device])],
         Media::DeviceCount { .. } => vec![message::TOO_MANY_DEVICES.with(&[&64])],
         Media::Bucket(_)
+        | Media::Key { .. }
+        | Media::NotEncrypted { .. }
+        | Media::Exists { .. }
+        | Media::Unsigned { .. }
+        | Media::Folder { .. }
         | Media::Full { .. }
         | Media::Occupied { .. }
         | Media::NoDevice { .. }
@@ -275,8 +270,18 @@ pub fn media(error: &Media) -> Vec<Message> {
         Media::Unsupported { device, .. } if device.contains("://") => {
             vec![own(error, "name another object, or replace it WITH FORMAT")]
         }
-        Media::Folder { .. } | Media::Unsupported { .. } => vec![own(error, error.hint())],
+        Media::Unsupported { .. } => vec![own(error, error.hint())],
     }
+}
+
+/// The message for a set that is compressed, or not, other than those on its media. `asked`: the algorithm.
+fn compression_mix(asked: &str) -> Message {
+    let (with, without) = ("WITH COMPRESSION", "WITH NO_COMPRESSION");
+    let (option, other) = match asked {
+        "NONE" => (without, with),
+        _ => (with, without),
+    };
+    message::COMPRESSION_MIX.with(&[&option, &option, &other])
 }
 
 /// The next step, in the words of statements.

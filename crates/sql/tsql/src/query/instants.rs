@@ -99,11 +99,15 @@ pub(super) fn bucket(arguments: &[Value]) -> Result<Value> {
     }
     let refused = || message::PART_UNKNOWN.with(&[&word, &"date_bucket", &of]);
     let part = DatePart::of(&word).filter(|part| {
-        !matches!(
+        let is_none = matches!(
             part,
-            DatePart::DayOfYear | DatePart::WeekDay | DatePart::IsoWeek
-        ) && !matches!(part, DatePart::Microsecond | DatePart::Nanosecond)
-            && !(part.is_of_time() && of == Type::Date)
+            DatePart::DayOfYear
+                | DatePart::WeekDay
+                | DatePart::IsoWeek
+                | DatePart::Microsecond
+                | DatePart::Nanosecond
+        );
+        !is_none && !(part.is_of_time() && of == Type::Date)
     });
     let part = part.ok_or_else(refused)?;
     let wall = |value: &Value| match convert(value, Type::DateTime2(SCALE_MAX))? {
