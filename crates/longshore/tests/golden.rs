@@ -1,5 +1,5 @@
 //! Goal: every version reads what an earlier version wrote.
-//! Method: the stripes of `tests/golden/v1` to `v7` are never written again. The program, and the reader that was
+//! Method: the stripes of `tests/golden/v1` to `v9` are never written again. The program, and the reader that was
 //! written from `docs/format.md` alone, verify and restore them; the results are compared with their descriptions.
 
 use std::os::unix::ffi::OsStrExt;
@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use longshore_io::{Host, Storage, Xattr};
 use longshore_kit::program;
 
 /// Directory, position, description of the restored content.
@@ -197,7 +198,10 @@ fn without_media(changelog: &str, page: &str, kept: &[String]) -> Vec<String> {
 #[test]
 fn media_of_every_released_version_are_kept() {
     // A directory is added here and never taken away.
-    let kept = ["v1", "v2", "v3", "v4", "v5", "v6", "v7", "wal-v1", "wal-v2"].map(str::to_owned);
+    let kept = [
+        "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v9", "wal-v1", "wal-v2",
+    ]
+    .map(str::to_owned);
     for name in &kept {
         let sums = tests().join("golden").join(name).join("SHA256SUMS");
         assert!(sums.is_file(), "{}", sums.display());
@@ -213,7 +217,7 @@ fn media_of_every_released_version_are_kept() {
     let rows = |rows: &str| format!("## Released versions\n| version | media |\n{rows}");
     let first = "| 0.1.0 | `v1`, `wal-v1` |\n";
     assert_eq!(without_media(changelog, &rows(first), &kept), ["0.2.0"]);
-    let lost = format!("{first}| 0.2.0 | `v9` |\n");
+    let lost = format!("{first}| 0.2.0 | `v99` |\n");
     assert_eq!(without_media(changelog, &rows(&lost), &kept), ["0.2.0"]);
     let none = format!("{first}| 0.2.0 | none |\n");
     assert_eq!(without_media(changelog, &rows(&none), &kept), ["0.2.0"]);
@@ -253,6 +257,51 @@ fn golden_stripes_with_parity_are_restored_without_any_two_of_them() {
             succeeds(&output);
             assert_eq!(describe(&to), described("tree-1.txt"), "{first} {second}");
         }
+    }
+}
+
+/// Goal: the directory of a tree comes back with what it had, and a set that has none leaves it as it is made.
+#[test]
+fn the_golden_tree_has_a_directory_of_its_own() {
+    let golden = tests().join("golden/v9");
+    is_untouched(&golden);
+    let python = || {
+        let mut command = Command::new("python3");
+        command
+            .arg("-B")
+            .arg(tests().join("reader/longshore_reader.py"));
+        command
+    };
+    for (media, is_known) in [("root", true), ("several", false)] {
+        let stripes = stripes_at(golden.join(media));
+        succeeds(&longshore(&["verify"], &stripes));
+        let dir = tempfile::tempdir().unwrap();
+        let own = |path: &Path| {
+            let found = std::fs::metadata(path).unwrap();
+            let opened = Host::new().dir(path).unwrap();
+            let attributes = opened.xattrs(Path::new("")).unwrap();
+            let is_note = |x: &Xattr| x.name == b"user.note" && x.value == b"kept for ever";
+            let note = attributes.read.iter().any(is_note);
+            (found.mode() & 0o7777, found.mtime(), note)
+        };
+        let wanted = (0o2750, 1_000_000_000, true);
+        let to = dir.path().join("to");
+        succeeds(&longshore(
+            &["restore", "--to", to.to_str().unwrap()],
+            &stripes,
+        ));
+        assert_eq!(own(&to) == wanted, is_known, "{media}: {:?}", own(&to));
+        let to = dir.path().join("reader");
+        let mut reader = python();
+        reader.args(["restore", "--to"]).arg(&to).args(&stripes);
+        let Some(output) = run(&mut reader) else {
+            continue;
+        };
+        succeeds(&output);
+        assert_eq!(own(&to) == wanted, is_known, "{media}: {:?}", own(&to));
+        let facts = run(python().arg("facts").args(&stripes)).unwrap();
+        let wanted = std::fs::read_to_string(golden.join(format!("{media}.facts"))).unwrap();
+        assert_eq!(String::from_utf8_lossy(&facts.stdout), wanted);
     }
 }
 
