@@ -30,7 +30,8 @@ impl Context {
         let config = Config::load(&*storage, global.config.as_deref())?;
         config.name_servers();
         if let Some(text) = key_command::changeable(&config) {
-            output.warn(&text);
+            // No exit code changes by it: PostgreSQL keeps WAL that a push with another one than 0 was told of.
+            output.note(&text);
         }
         let catalog = catalog_path(global, &config);
         Ok(Context {

@@ -129,7 +129,7 @@ fn any_name_of_a_file_with_several_brings_its_bytes() {
         assert_eq!(run.status.code(), Some(0), "{args:?} {}", text(&run.stderr));
     };
     let file = tree.join("one");
-    done(&["backup", "source", "--to", "set.bak"]);
+    done(&["backup", "source", "--to", "set.bak", "--page-sums"]);
     let mut changed = bytes.clone();
     changed[50_000..50_010].fill(7);
     std::fs::write(&file, &changed).unwrap();

@@ -492,7 +492,7 @@ fn owners_and_set_id_bits_that_are_lost_are_told() {
     assert_eq!(mode & 0o7777, 0o4755);
     by_user("restore mixed.bak --to mixed")
         .exits(0)
-        .says("1 name belongs to the user who restored")
+        .says("2 names belong to the user who restored")
         .says("roots, 0:0");
     let ran = by_user("restore mixed.bak --to again --json").exits(0);
     let answer: serde_json::Value = serde_json::from_str(&ran.out).unwrap();

@@ -52,7 +52,8 @@ fn a_backup_waits_for_its_log_in_the_archive_and_names_what_is_missing() {
         assert!(!stage.path("lost.bak").exists());
 
         // Another cluster's archive proves nothing.
-        let other = Stage::new(&installation, &[]);
+        let archives = [("archive_mode", "on"), ("archive_command", "false")];
+        let other = Stage::new(&installation, &archives);
         let mut backup = other.backup("other.bak");
         let output = end(backup.arg("--wal-archive").arg(&archive), 4);
         assert!(text(&output.stderr).contains("belongs to system"));

@@ -548,14 +548,15 @@ fn a_restored_server_goes_on_with_the_backups_that_it_comes_from() {
         let about = findings.iter().find(|f| f["what"] == "branches");
         assert!(about.is_none_or(|f| f["grade"] == "good"), "{findings:?}");
 
-        // When the WAL of newer backups is gone, too, the one that was restored is no base for ever.
-        let (code, _, said) = shared.back_up(&server, &[]);
+        // When the WAL of newer backups is gone, too, the one that was restored is no base for ever: the directory's own is.
+        let (code, own, said) = shared.back_up(&server, &[]);
         assert_eq!(code, 0, "{said}");
         forget_the_log(&server);
         server.stop(Stop::Fast);
         server.start();
         let (_, again, said) = shared.back_up(&server, &["--differential", "--or-full"]);
-        assert_eq!(again["type"], "full", "{said}");
+        assert_eq!(again["type"], "diff", "{said}");
+        assert_eq!(again["differential"]["parent"], own["set"], "{said}");
         server.stop(Stop::Fast);
 
         // The origin goes on, too: it has not left its timeline, so that it does not come from the restored one's backups.

@@ -62,7 +62,7 @@ fn example() -> Value {
     let wal = json!({
         "system": "7301234567890123456", "segment_bytes": 16_777_216, "runs": [], "segments": 900, "stored_bytes": 4_000_000_000_u64,
         "gaps": ["000000010000000000000042 (1)"], "inconsistent": [], "unsound": [], "recoverable_from": "label-12",
-        "recoverable_from_us": at(12), "archived_until_us": at(0),
+        "recoverable_from_us": at(12), "archived_until_us": at(0), "committed_until_us": at(0), "unsound_count": 0,
         "windows": [window(25, 14, false), window(12, 1, true)], "gaps_unknown": null, "refused_push": null,
     });
     let shelf = |info: Value, is_copy: bool, asked_for_s: Value| {

@@ -23,9 +23,10 @@ const LOOKS: usize = 1200;
 const STEP: Duration = Duration::from_millis(100);
 
 /// Metrics that a SQLite database in a directory, of which nothing failed, does not have.
-const ABSENT: [&str; 9] = [
+const ABSENT: [&str; 10] = [
     "longshore_wal_gaps",
     "longshore_wal_segments",
+    "longshore_wal_segments_damaged",
     "longshore_wal_stored_bytes",
     "longshore_wal_last_refused_push_timestamp_seconds",
     "longshore_recoverable_from_timestamp_seconds",

@@ -173,6 +173,11 @@ fn wal_of_another_restore_is_refused() {
     stage.done("BACKUP LOG main TO DISK = 'copy.bak'");
     copy.stop(Stop::Fast);
 
+    // A server that archives nothing is refused before its WAL is looked at.
+    let conf = stage.path("same/postgresql.auto.conf");
+    let text = std::fs::read_to_string(&conf).unwrap();
+    let archives = "archive_mode = 'on'\narchive_command = 'false'\n";
+    std::fs::write(&conf, text.replace("archive_mode = 'off'\n", archives)).unwrap();
     let same = stage.recovered("same");
     stage.configure(&same);
     same.psql("insert into marker values (30)");

@@ -4,7 +4,7 @@
 //! looked at, and the new one came after the listing.
 //!
 //! Invariants
-//! - Each name comes once, however often the directory is listed.
+//! - Each name comes once, however often the directory is listed. All names of the first listing come, whatever their sums are.
 //! - The work is bounded: a directory that changes all the time is listed [`AGAIN_MAX`] times more.
 //! - Memory is bounded for all listings of a walk together, whatever the tree contains.
 //!
@@ -73,7 +73,7 @@ impl Listing {
                 self.knows_all = false;
             } else if self.came.insert(self.hasher.hash_one(&name)) {
                 *room -= 1;
-            } else {
+            } else if self.again > 0 {
                 continue;
             }
             return Some(Ok(name));
