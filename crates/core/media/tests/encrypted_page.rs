@@ -158,7 +158,7 @@ fn key_objects_are_the_specified_ones() {
     assert!(name.ends_with(".lsk") && name.len() == 5 + 32 + 1 + 16 + 4);
     assert!(says("It has at most 65,536 bytes."));
     assert!(says(
-        "It looks at 64 of those whose bytes are those of their ID, of the first 256 names, and says so if there are more."
+        "In each place it looks at 64 of those whose bytes are those of their ID, of the first 256 names, and at 512 in all. It says so if there are more."
     ));
     assert!(says(
         "of all objects together the first eight slots of a passphrase, and the first eight of programs' keys that it has"

@@ -1127,6 +1127,7 @@ fn the_example_is_what_the_code_writes() {
 fn every_table_of_the_page_is_compared_with_the_code() {
     let tests = concat!(
         include_str!("format_page.rs"),
+        include_str!("format_limits.rs"),
         include_str!("encrypted_page.rs")
     );
     // Only the room `pg` knows the form of a lineage.

@@ -442,7 +442,8 @@ fn root_is_told_of_files_with_set_id_bits_and_capabilities() {
     let told = notes("one", &back_up(dir.path()));
     assert!(
         told.iter()
-            .any(|note| note.starts_with("1 file runs with the rights") && note.contains("large")),
+            .any(|note| note.starts_with("1 file runs with the rights")
+                && note.contains("a capability")),
         "{told:?}"
     );
     std::fs::set_permissions(source.join("outsider"), PermissionsExt::from_mode(0o4755)).unwrap();

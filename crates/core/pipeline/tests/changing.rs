@@ -224,7 +224,8 @@ fn three_thousand_changed_files_are_all_marked() {
         .unwrap();
     }
     disk.write_file("/a/one more", b"bytes").unwrap();
-    let gone = Fault::errno(libc::ENOENT).on(Op::Open).below("/a").nth(3);
+    // The directory is opened to be marked, for the lock of a restore in it, and to be listed.
+    let gone = Fault::errno(libc::ENOENT).on(Op::Open).below("/a").nth(4);
     let context = context_on(Arc::new(disk.clone()));
     let devices = vec![DeviceSpec::File("/m/a.bak".into())];
     let request = backup_request(

@@ -76,7 +76,7 @@ struct Target {
     parity: u16,
     tolerate: u16,
     /// The places of detached keys.
-    keys: Vec<String>,
+    key_places: Vec<String>,
 }
 
 /// Loading the configuration has checked its form; this checks the things that it names.
@@ -128,7 +128,7 @@ pub fn config(options: &Config, context: &Context) -> Result<Exit, Failure> {
         encrypted: !config.recipients_of(Some(name)).is_empty(),
         parity: t.parity,
         tolerate: t.tolerate,
-        keys: t.keys.clone(),
+        key_places: t.keys.clone(),
     });
     let answer = Answer {
         action: "config_check",
@@ -186,10 +186,10 @@ fn text(answer: &Answer, context: &Context) -> String {
                 false => "not encrypted",
             }
         );
-        if !t.keys.is_empty() {
+        if !t.key_places.is_empty() {
             text += &format!(
                 "  the keys of its backups are in {}\n",
-                plain(&t.keys.join(", "))
+                plain(&t.key_places.join(", "))
             );
         }
     }

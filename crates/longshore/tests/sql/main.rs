@@ -359,12 +359,12 @@ fn an_answer_that_cannot_be_written_is_no_success() {
     let mut script = longshore(["completions", "bash"]);
     let output = script.stdout(full().unwrap()).output().unwrap();
     told(&output, "completions");
-    // There is no reader who could be told.
+    // There is no reader who could be told, and the exit code says that the answer was cut.
     let mut command = stage.command(&print);
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let output = command.stdout(writer).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
 }
 
 #[test]

@@ -76,10 +76,6 @@ pub fn refuse_other(storage: &dyn Storage, path: &Path, system: u64) -> Result<(
     if standing(dir, path)?.is_empty() || dir.stat(Path::new(STAGING)).is_ok() {
         return Ok(());
     }
-    if read(dir, path, Path::new(VERSION), NOTE_MAX)?.is_none() {
-        let path = path.to_owned();
-        return Err(ClusterError::NoDataDirectory { path }.into());
-    }
     let not_replaced = |what: String| {
         let path = path.to_owned();
         Error::from(ClusterError::NotReplaced { path, what })
@@ -90,6 +86,10 @@ pub fn refuse_other(storage: &dyn Storage, path: &Path, system: u64) -> Result<(
         found.transpose()
     });
     let Some(control) = control.transpose()? else {
+        if read(dir, path, Path::new(VERSION), NOTE_MAX)?.is_none() {
+            let path = path.to_owned();
+            return Err(ClusterError::NoDataDirectory { path }.into());
+        }
         return Err(not_replaced(format!(
             "it has no {CONTROL}, so nothing says whose it is"
         )));

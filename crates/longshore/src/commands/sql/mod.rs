@@ -244,16 +244,16 @@ fn check_login(options: &Sql) -> Result<(), Failure> {
 /// As sqlcmd ends: failed statements count only if the options say so.
 fn exit_of(options: &Sql, terminal: &Terminal, ended: Result<(), ScriptEnd>) -> Exit {
     match ended {
-        _ if terminal.interrupt.load(Ordering::Relaxed) => Exit::Interrupted,
-        Err(ScriptEnd::Failed) => Exit::No,
         // The batch was not done to its end, whatever the options count as a failure. An answer that could not be
-        // written has a failure of its own.
+        // written has a failure of its own. A reader that goes away interrupts the batch, too.
         Err(ScriptEnd::Closed) if output::lost().is_none() => {
             output::to_stderr(
                 "longshore: whoever read the answer has gone, and the batch was ended; what had not finished is undone\n",
             );
             Exit::No
         }
+        _ if terminal.interrupt.load(Ordering::Relaxed) => Exit::Interrupted,
+        Err(ScriptEnd::Failed) => Exit::No,
         _ if options.exit_on_error && terminal.failed => Exit::No,
         _ if options
             .severity_level

@@ -230,6 +230,10 @@ fn load(
     let insert = format!("INSERT INTO {name} VALUES ({marks})");
     let mut insert = db.prepare(&insert).map_err(wrong)?;
     let mut put = |number: i64, row: &TableRow| -> Result<(), Message> {
+        // Another session has changed the table since the query was translated.
+        if row.len() < table.columns {
+            return Err(message::DEFINITION_CHANGED.with(&[&name]));
+        }
         let mut cells = Vec::with_capacity(table.columns + 1);
         for value in row.iter().take(table.columns) {
             cells.push(cell(value)?);
