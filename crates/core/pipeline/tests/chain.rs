@@ -479,7 +479,7 @@ fn try_world(seed: u64) {
         .collect();
     let first: BTreeMap<_, _> = outside.iter().cloned().collect();
     for (target, path) in outside {
-        match &first[&target] == &path {
+        match first[&target] == path {
             true => part.insert(path, tree[&target].clone()),
             false => part.insert(
                 path,

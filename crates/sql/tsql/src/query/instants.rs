@@ -107,7 +107,7 @@ pub(super) fn bucket(arguments: &[Value]) -> Result<Value> {
                 | DatePart::Microsecond
                 | DatePart::Nanosecond
         );
-        !is_none && !(part.is_of_time() && of == Type::Date)
+        !(is_none || part.is_of_time() && of == Type::Date)
     });
     let part = part.ok_or_else(refused)?;
     let wall = |value: &Value| match convert(value, Type::DateTime2(SCALE_MAX))? {
