@@ -22,7 +22,7 @@ use object_store::CredentialProvider;
 
 use crate::watched::innermost;
 
-/// Credentials are replaced so long before they end. A request may be repeated for three minutes.
+/// Credentials are replaced so long before they end. A request may be repeated for four minutes.
 const MARGIN_S: i64 = 300;
 /// A caller with valid credentials waits no longer for new ones.
 const REFRESH_MAX: Duration = Duration::from_secs(60);

@@ -7,7 +7,7 @@
 //! Invariants
 //! - An object appears under its name when its upload is completed, and not before; an upload that is dropped is
 //!   aborted.
-//! - A request that the store may take twice is repeated for 3 minutes, by `object_store` or here (`own.rs`). Its
+//! - A request that the store may take twice is repeated for 3 minutes, or as long as the settings say, by `object_store` or here (`own.rs`). Its
 //!   signature is that of the first one, and stores take none that is older than 15 minutes.
 //! - A completion replaces nothing that was not found at the beginning, in a store that heeds conditions.
 //! - Only a whole listing is taken for one: an error or a page of a proxy in its place is no empty bucket.

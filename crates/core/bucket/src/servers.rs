@@ -395,6 +395,24 @@ mod tests {
     }
 
     #[test]
+    fn a_request_is_repeated_as_long_as_the_servers_own_setting_says() {
+        let total = |server: Server| {
+            let environment = |name: &str| (name == PATIENCE).then(|| "60".into());
+            let settings = server.settings(Scheme::S3, &disk(), &environment).unwrap();
+            settings.patience.total.as_secs()
+        };
+        assert_eq!(total(Server::default()), 60);
+        let patience = Some(7);
+        assert_eq!(
+            total(Server {
+                patience,
+                ..Server::default()
+            }),
+            7
+        );
+    }
+
+    #[test]
     fn where_the_bucket_is_named_is_the_servers_own_setting() {
         let style = |server: Server| {
             let environment = |name: &str| (name == ADDRESSING_STYLE).then(|| "virtual".into());

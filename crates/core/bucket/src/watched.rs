@@ -203,7 +203,7 @@ impl Client {
                 tracing::warn!(
                     host,
                     why,
-                    "the store does not answer, and is asked again for up to 3 minutes"
+                    "the store does not answer, and is asked again (docs/buckets.md#a-store-that-is-away says for how long)"
                 );
             }
         });

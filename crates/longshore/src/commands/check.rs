@@ -276,7 +276,7 @@ fn target(
     keys::look(&listing, newest, (&shelf.target.name, context), notes);
     space::look(shelf, &listing, context, notes);
     unrecorded(&told, context, notes);
-    let at = (&*told.database, &*told.target);
+    let at = (&*told.database, &*told.target, told.last_good_finish_us);
     gone::look(&runs_of(&told.database, context), &listing, at, notes);
     copied(shelf, &listing, context, notes);
     if !depth.only_looks {

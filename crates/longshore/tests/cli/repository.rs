@@ -496,6 +496,16 @@ fn a_newest_backup_that_somebody_removed_or_exchanged_fails_the_check() {
         "{}",
         elsewhere.out
     );
+    // Another machine went on with the database: its newer backup is good, and its retention may have removed this one.
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    stage.line("--catalog other.db backup sales").exits(0);
+    let others = stage.names("disk1/sales").pop().unwrap();
+    let told = stage.line("check sales");
+    assert!(!told.out.contains("the newest backup that"), "{}", told.out);
+    for dir in ["disk1", "disk2"] {
+        std::fs::remove_dir_all(stage.path(format!("{dir}/sales/{others}"))).unwrap();
+    }
+    stage.line("check sales").exits(1);
     // The older one in its place.
     moved(&labels[0], "old");
     back("old", &labels[1]);

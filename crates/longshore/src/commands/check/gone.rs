@@ -5,7 +5,8 @@
 //!
 //! Invariants
 //! - The newest complete backup of the history is looked for by its set, not by its label.
-//! - One that an older machine, or no history, knows of is not missed here.
+//! - A backup of which no history is at hand is not missed here.
+//! - Where a good backup of later is at the target, another machine goes on with the database, and its retention may have removed this one.
 //!
 //! Leaves to others: backups whose stripes are missing under a label that is there (`check.rs`), and the history (`longshore-catalog`).
 
@@ -16,16 +17,16 @@ use uuid::Uuid;
 
 use super::notes::Notes;
 
-/// `runs`: those of this machine's history about the database. `target`: where the listing is from.
-pub fn look(
-    runs: &[RunRow],
-    listing: &Listing,
-    (database, target): (&str, &str),
-    notes: &mut Notes,
-) {
+/// `runs`: those of this machine's history about the database. `at`: the database, where the listing is from, and when its last good backup
+/// ended, in microseconds since the Unix epoch.
+pub fn look(runs: &[RunRow], listing: &Listing, at: (&str, &str, Option<i64>), notes: &mut Notes) {
+    let (database, target, last_good_us) = at;
     let Some((run, set)) = newest(runs, target) else {
         return;
     };
+    if last_good_us > Some(run.finish_us) {
+        return;
+    }
     let may_be = |entry: &BackupEntry| match &entry.state {
         BackupState::Complete(complete) => complete.header.set == set,
         BackupState::Foreign {

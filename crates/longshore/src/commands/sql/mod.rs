@@ -710,6 +710,21 @@ pub(crate) mod sink_suite;
 mod tests {
     use super::*;
 
+    fn quiet_context() -> Context {
+        Context {
+            output: output::Output {
+                json: false,
+                quiet: true,
+                verbose: false,
+                stdout_taken: false,
+            },
+            config: crate::config::Config::default(),
+            storage: Arc::new(longshore_io::Host::new()),
+            clock: Arc::new(longshore_io::HostClock),
+            catalog: None,
+        }
+    }
+
     /// Everything that a user of `-o` is shown is in that file.
     #[test]
     fn a_terminal_keeps_the_contract_of_all_clients_of_a_script() {
@@ -722,18 +737,7 @@ mod tests {
         let crate::options::Command::Sql(options) = &cli.command else {
             panic!("{cli:?}");
         };
-        let context = Context {
-            output: output::Output {
-                json: false,
-                quiet: true,
-                verbose: false,
-                stdout_taken: false,
-            },
-            config: crate::config::Config::default(),
-            storage: Arc::new(longshore_io::Host::new()),
-            clock: Arc::new(longshore_io::HostClock),
-            catalog: None,
-        };
+        let context = quiet_context();
         let mut terminal = open(options, &context).unwrap();
         let files = client_contract::Files {
             there: &there,
@@ -748,18 +752,7 @@ mod tests {
     /// Goal: `-V` says which errors `-b` counts, as with sqlcmd.
     #[test]
     fn an_error_below_the_severity_of_v_ends_no_script() {
-        let context = Context {
-            output: output::Output {
-                json: false,
-                quiet: true,
-                verbose: false,
-                stdout_taken: false,
-            },
-            config: crate::config::Config::default(),
-            storage: Arc::new(longshore_io::Host::new()),
-            clock: Arc::new(longshore_io::HostClock),
-            catalog: None,
-        };
+        let context = quiet_context();
         let dir = tempfile::tempdir().unwrap();
         let results = dir.path().join("results");
         let results = results.to_str().unwrap();
