@@ -354,6 +354,22 @@ fn a_verification_drops_what_differs_only_if_asked() {
     assert_eq!(verify(&["--repair"], 1), differing);
     assert_eq!(verify(&[], 0), 0);
     stage.reads_as_the_backend();
+    // The medium of the cache returns other bytes, which are not the backend's either.
+    assert!(stage.held_at_rest() > 0);
+    let cache = fs::OpenOptions::new().write(true).open(stage.path("cache"));
+    let other = vec![0x5a; 6 << 20];
+    std::os::unix::fs::FileExt::write_all_at(&cache.unwrap(), &other, 1 << 20).unwrap();
+    for more in [&[][..], &["--repair"]] {
+        let words = ["cache", "verify", &socket];
+        let told = text(&expect(1, [&words[..], more].concat()).stdout);
+        assert!(
+            told.contains(" 0 differ\n") && told.contains("cannot be read"),
+            "{told}"
+        );
+        assert_eq!(told.contains("were dropped"), !more.is_empty());
+    }
+    assert_eq!(verify(&[], 0), 0);
+    stage.reads_as_the_backend();
     stage.stop();
 }
 
