@@ -26,7 +26,7 @@ use crate::Error;
 pub use bucket::BucketDevice;
 pub use door::{
     BackupDevice, DeviceClass, FamilyRead, FamilyWrite, LastLook, LeftStripe, PendingStripe,
-    Remains, Settle, Stripe, Surroundings,
+    Remains, Settle, SharedBytes, Stripe, Surroundings,
 };
 pub(crate) use door::{FIRST_BYTES, buffer, buffers};
 pub(crate) use file::STAGING_BYTES;

@@ -3,6 +3,8 @@
 //! Invariants
 //! - A block is in the index and in the chain of checksums exactly if all of its bytes were given to the device.
 //! - A stripe says that it is full while an index chunk and a trailer still fit.
+//! - Each mirror of the stripe gets the same bytes as the stripe, from the same memory, and fails as it does.
+//! - Where the set has parity, its rows get all bytes of the stripe, in order, each after the device has it.
 //!
 //! Leaves to others: the order over all families, which makes a trailer a promise (`set_writer.rs`), and the device
 //! (`device.rs`).
@@ -11,10 +13,11 @@ use longshore_crypt::{FamilyRoot, Root};
 use longshore_io::crc32c_append;
 
 use crate::Error;
-use crate::device::{FamilyWrite, NamedStripe, Settle};
+use crate::device::{FamilyWrite, NamedStripe, Settle, SharedBytes};
 use crate::encrypted::Roots;
 use crate::header::{MediaHeader, RootProof, SetTrailer};
 use crate::index::{self, ChunkKeys, RowRef};
+use crate::parity::Tap;
 use crate::record::{Container, RecordKind};
 
 /// Room for a block of the largest size, a chunk of the index and a trailer, several times over.
@@ -23,6 +26,10 @@ const ROOM_MIN: u64 = 16 << 20;
 /// One family's part of a set being written.
 pub struct FamilyWriter {
     write: Box<dyn FamilyWrite>,
+    /// Further stripes with the same bytes.
+    mirrors: Vec<NamedStripe>,
+    /// `None` in a set without parity.
+    tap: Option<Tap>,
     device: String,
     container: Container,
     family: u16,
@@ -66,6 +73,8 @@ impl FamilyWriter {
         FamilyWriter {
             set_offset: write.offset(),
             write,
+            mirrors: Vec::new(),
+            tap: None,
             device,
             container,
             family,
@@ -74,6 +83,29 @@ impl FamilyWriter {
             chain_crc: 0,
             index: index::Builder::default(),
             encryption: None,
+        }
+    }
+
+    /// From here on, these stripes, which are as long, get what is written.
+    pub(crate) fn mirrored(self, mirrors: Vec<NamedStripe>) -> FamilyWriter {
+        FamilyWriter { mirrors, ..self }
+    }
+
+    /// Does to the stripe, and then to each mirror, what `each` does.
+    fn all(
+        &mut self,
+        each: impl Fn(&mut dyn FamilyWrite) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        each(&mut *self.write)?;
+        let mut mirrors = self.mirrors.iter_mut();
+        mirrors.try_for_each(|(_, mirror)| each(&mut **mirror))
+    }
+
+    /// From here on, rows of parity get what is written.
+    pub(crate) fn tapped(self, tap: Tap) -> FamilyWriter {
+        FamilyWriter {
+            tap: Some(tap),
+            ..self
         }
     }
 
@@ -108,7 +140,11 @@ impl FamilyWriter {
 
     /// Whether the stripe may not have room for another block, its index and its trailer.
     pub fn is_full(&self) -> bool {
-        self.write.room() < ROOM_MIN
+        // A parity stripe is as long as the longest data stripe, or longer.
+        let parity = self.tap.as_ref().map_or(u64::MAX, Tap::room);
+        let mirrors = self.mirrors.iter().map(|(_, mirror)| mirror.room());
+        let least = mirrors.fold(self.write.room(), u64::min);
+        least.min(parity) < ROOM_MIN
     }
 
     /// The error of a set whose stripes are all full.
@@ -130,7 +166,34 @@ impl FamilyWriter {
     /// sealed.
     pub fn put_block(&mut self, block: &BlockOut) -> Result<(), Error> {
         let offset = self.write.offset();
-        self.write.write(block.bytes)?;
+        self.put(block.bytes)?;
+        self.note_block(block, offset)
+    }
+
+    /// [`FamilyWriter::put_block`] of a block whose bytes lie in `shared`. Rows of parity keep up to [`HELD_BLOCKS`] of
+    /// them after the call, over all families, until others come or the set ends.
+    ///
+    /// [`HELD_BLOCKS`]: crate::HELD_BLOCKS
+    pub fn put_shared_block(
+        &mut self,
+        block: &BlockOut,
+        shared: &SharedBytes,
+    ) -> Result<(), Error> {
+        debug_assert!(std::ptr::eq(block.bytes, &**shared), "other bytes");
+        let offset = self.write.offset();
+        self.all(|stripe| stripe.write(shared))?;
+        if let Some(tap) = &self.tap {
+            tap.share(shared)?;
+        }
+        self.note_block(block, offset)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.all(|stripe| stripe.write(bytes))?;
+        self.tap.as_ref().map_or(Ok(()), |tap| tap.lend(bytes))
+    }
+
+    fn note_block(&mut self, block: &BlockOut, offset: u64) -> Result<(), Error> {
         self.blocks += 1;
         let mut link = [0; 12];
         link[..8].copy_from_slice(&block.sequence.to_le_bytes());
@@ -159,7 +222,7 @@ impl FamilyWriter {
         if let Some(encryption) = &mut self.encryption {
             encryption.root.chunk(&chunk);
         }
-        self.write.write(&chunk)
+        self.put(&chunk)
     }
 
     /// Writes the rest of the index. The trailer, which follows, is found only with everything before it.
@@ -167,7 +230,7 @@ impl FamilyWriter {
         if !self.index.is_empty() {
             self.flush_index()?;
         }
-        self.write.settle(Settle::Ordered)
+        self.all(|stripe| stripe.settle(Settle::Ordered))
     }
 
     /// Writes the records that begin the set: its header, and in an encrypted set who can open it.
@@ -186,7 +249,7 @@ impl FamilyWriter {
     /// Writes the roots of all families of an encrypted set, before everything that follows.
     pub(crate) fn put_roots(&mut self, roots: &Roots) -> Result<(), Error> {
         self.put_record(RecordKind::Roots, &roots.encode())?;
-        self.write.settle(Settle::Ordered)
+        self.all(|stripe| stripe.settle(Settle::Ordered))
     }
 
     /// Writes the record that ends the set: `whole` says what concerns all families, and this family adds its own.
@@ -216,26 +279,31 @@ impl FamilyWriter {
     fn put_record(&mut self, kind: RecordKind, body: &[u8]) -> Result<(), Error> {
         let mut record = Vec::new();
         self.container.append(kind, body, &mut record);
-        self.write.write(&record)
+        self.put(&record)
     }
 
     /// Starts what [`FamilyWriter::sync`] waits for.
     pub(crate) fn begin_sync(&mut self) -> Result<(), Error> {
-        self.write.settle(Settle::Begun)
+        self.all(|stripe| stripe.settle(Settle::Begun))
     }
 
     /// Makes everything written so far durable.
     pub(crate) fn sync(&mut self) -> Result<(), Error> {
-        self.write.sync()
+        self.all(|stripe| stripe.sync())
     }
 
     /// From here on, a dropped writer leaves its stripe, which is whole.
     pub(crate) fn keep(&mut self) {
         self.write.keep();
+        for (_, mirror) in &mut self.mirrors {
+            mirror.keep();
+        }
     }
 
-    /// The stripe itself, when all of the set is written and kept.
-    pub(crate) fn into_stripe(self) -> NamedStripe {
-        (self.device, self.write)
+    /// The stripe itself and its mirrors, when all of the set is written and kept.
+    pub(crate) fn into_stripes(self) -> Vec<NamedStripe> {
+        let mut stripes = self.mirrors;
+        stripes.push((self.device, self.write));
+        stripes
     }
 }

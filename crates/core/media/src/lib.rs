@@ -39,7 +39,8 @@ mod window;
 pub use copy::{CopiedSet, Moved, Planned, ReadyCopy, copy_set, copy_set_planned};
 pub use device::{
     BackupDevice, DeviceSpec, FamilyRead, FamilyWrite, Folder, LastLook, LeftStripe, PendingStripe,
-    SeenObject, Settle, Surroundings, finder_in, found, have_all, is_key_object, only_path,
+    SeenObject, Settle, SharedBytes, Surroundings, finder_in, found, have_all, is_key_object,
+    only_path,
 };
 pub use error::{BEGINNING, Error};
 pub use family_writer::{BlockOut, FamilyWriter};
@@ -52,7 +53,7 @@ pub use longshore_crypt::{
     Recipients, Root, SetKeys, SignatureState, Signer, SigningKey, Thumbprint,
 };
 pub use manifest::{Entry, EntryKind, Extent, Item, Mark, Sums};
-pub use parity::StripeFault;
+pub use parity::{HELD_BLOCKS, StripeFault};
 pub use record::Container;
 pub use repair::{Examined, check_parity};
 pub use set_reader::{MediaSet, SetSummary, StripePlace};

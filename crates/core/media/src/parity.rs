@@ -24,6 +24,7 @@ pub(crate) use losses::{Bearing, Losses};
 pub(crate) use rebuilt::RebuiltStripe;
 pub(crate) use row::CONTAINER;
 pub use row::{ROW_BYTES, ROW_BYTES_MIN, RowRecord, Span};
+pub use rows::HELD_BLOCKS;
 pub(crate) use rows::{Rows, Tap, memory_bytes};
 pub(crate) use stripe::ParityStripe;
 pub(crate) use table::{RowTable, is_lost_to_medium, is_of_medium, trailer_of};

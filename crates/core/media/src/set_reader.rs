@@ -11,6 +11,7 @@ mod answers;
 mod expiry;
 mod keys;
 mod one_set;
+mod part;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
@@ -20,7 +21,7 @@ use longshore_io::{crc32c, side_by_side};
 use uuid::Uuid;
 
 use self::answers::{cancelled, if_it_answers};
-use self::one_set::{Stranger, missing, of_one_set};
+use self::one_set::{MediaIdentity, Stranger, agreeing, identity, missing, of_one_set, spell};
 use crate::device::{BackupDevice, DeviceClass, FIRST_BYTES, FamilyRead, Folder};
 use crate::header::{MediaHeader, SetHeader, SetTrailer};
 use crate::manifest::{self, Item};
@@ -79,6 +80,8 @@ pub struct MediaSet {
     parity: Option<Protected>,
     /// Parity stripes that wait for their names.
     pending_parity: Vec<usize>,
+    /// Families of which no stripe was given, where the media are only described.
+    absent: Vec<u16>,
     /// Opens encrypted sets.
     keyring: Arc<Keyring>,
     /// The places of key objects, each once.
@@ -91,20 +94,6 @@ struct Protected {
     group: Arc<Group>,
     /// The data stripes as they are read.
     stripes: Vec<Arc<RebuiltStripe>>,
-}
-
-type Identity = (Uuid, u32);
-
-fn identity(header: &MediaHeader) -> Identity {
-    (header.media_set, header.generation)
-}
-
-fn spell((set, generation): Identity) -> String {
-    if generation == 0 {
-        set.to_string()
-    } else {
-        format!("{set} (generation {generation})")
-    }
 }
 
 impl MediaSet {
@@ -156,7 +145,7 @@ impl MediaSet {
     fn with_lost(
         devices: &[Arc<dyn BackupDevice>],
         found: Vec<Result<Member, Error>>,
-        wanted: Identity,
+        wanted: MediaIdentity,
     ) -> Result<MediaSet, Error> {
         let (mut members, mut lost) = (Vec::new(), Vec::new());
         for (i, found) in found.into_iter().enumerate() {
@@ -168,53 +157,8 @@ impl MediaSet {
         MediaSet::assemble(members, &lost)
     }
 
-    fn assemble(mut members: Vec<Member>, lost: &[LostStripe]) -> Result<MediaSet, Error> {
-        let Some(first) = members.first() else {
-            return Err(Error::DeviceCount { given: 0 });
-        };
-        let expected = identity(&first.header);
-        let counts = |header: &MediaHeader| (header.family_count, header.parity_count);
-        // Parity stripes have a container of their own.
-        let kind = |header: &MediaHeader| {
-            let container = (!header.is_parity()).then_some(header.container);
-            (container, header.compressed, header.encrypted)
-        };
-        let data = members.iter().find(|m| !m.header.is_parity());
-        let data = data.map(|m| kind(&m.header));
-        for member in &members[1..] {
-            let found = identity(&member.header);
-            if found != expected || counts(&member.header) != counts(&first.header) {
-                return Err(Error::Foreign {
-                    device: member.device.clone(),
-                    other: first.device.clone(),
-                    found: spell(found),
-                    expected: spell(expected),
-                });
-            }
-            // The first family's header decides what may be appended to all of them.
-            let is_alike = match member.header.is_parity() {
-                true => {
-                    member.header.compressed == first.header.compressed
-                        && member.header.encrypted == first.header.encrypted
-                }
-                false => Some(kind(&member.header)) == data,
-            };
-            if !is_alike {
-                let offset = member.header.container.preamble().len() as u64;
-                return Err(member.damaged(offset, RecordError::Field));
-            }
-        }
-        members.sort_by_key(|m| m.header.family);
-        if let Some(w) = members
-            .windows(2)
-            .find(|w| w[0].header.family == w[1].header.family)
-        {
-            return Err(Error::FamilyTwice {
-                first: w[0].device.clone(),
-                second: w[1].device.clone(),
-                family: w[0].header.family,
-            });
-        }
+    fn assemble(members: Vec<Member>, lost: &[LostStripe]) -> Result<MediaSet, Error> {
+        let members = agreeing(members)?;
         let header = members[0].header.clone();
         let missing = missing(&members, &header);
         let unnamed = lost.iter().filter(|stripe| stripe.read.is_some()).count();
@@ -226,14 +170,20 @@ impl MediaSet {
             return Err(families_missing(&header, &members, missing));
         }
         match header.parity_count {
-            0 => Ok(MediaSet {
-                members,
-                parity: None,
-                pending_parity: Vec::new(),
-                keyring: Arc::default(),
-                folders: Vec::new(),
-            }),
+            0 => Ok(MediaSet::plain(members, Vec::new())),
             _ => MediaSet::with_parity(members, lost, &header),
+        }
+    }
+
+    /// Media whose stripes are read as they are.
+    fn plain(members: Vec<Member>, absent: Vec<u16>) -> MediaSet {
+        MediaSet {
+            members,
+            parity: None,
+            pending_parity: Vec::new(),
+            absent,
+            keyring: Arc::default(),
+            folders: Vec::new(),
         }
     }
 
@@ -308,6 +258,7 @@ impl MediaSet {
                 stripes,
             }),
             pending_parity,
+            absent: Vec::new(),
             keyring: Arc::default(),
             folders: Vec::new(),
         };
@@ -322,13 +273,7 @@ impl MediaSet {
     /// A pipe has one stripe, which must be all of the data.
     fn from_pipe(members: Vec<Member>, header: &MediaHeader) -> Result<MediaSet, Error> {
         match members.len() == 1 && header.family_count == 1 && !members[0].header.is_parity() {
-            true => Ok(MediaSet {
-                members,
-                parity: None,
-                pending_parity: Vec::new(),
-                keyring: Arc::default(),
-                folders: Vec::new(),
-            }),
+            true => Ok(MediaSet::plain(members, Vec::new())),
             false => {
                 let missing = missing(&members, header);
                 Err(families_missing(header, &members, missing))
@@ -526,16 +471,16 @@ impl MediaSet {
 
     /// The complete set at a 1-based position; 0 means the last position.
     pub fn set(&self, position: u32) -> Result<SetSummary, Error> {
-        let rows = self.rows()?;
-        let count = rows.len() as u32;
+        let count = self.count()?;
         let wanted = if position == 0 { count } else { position };
-        let Some(row) = rows.iter().find(|r| r.position == wanted) else {
+        let Some(row) = self.row(wanted)? else {
             return Err(Error::NoSuchSet {
                 device: self.device(0).to_owned(),
                 position: wanted,
                 count,
             });
         };
+        let row = &row;
         let header = row.header(self)?.clone();
         match row.trailer() {
             Ok(trailer) => Ok(SetSummary {
@@ -567,27 +512,42 @@ impl MediaSet {
         }
     }
 
-    /// The part of each family at each position.
-    fn rows(&self) -> Result<Vec<Row<'_>>, Error> {
+    /// The part of each family at one position: a medium may have 65,536 sets, and each may be asked for. `None`: no family
+    /// has one there.
+    fn row(&self, position: u32) -> Result<Option<Row<'_>>, Error> {
+        let Some(index) = (position as usize).checked_sub(1) else {
+            return Ok(None);
+        };
         let mut parts = Vec::with_capacity(self.members.len());
         for member in &self.members {
-            parts.push(member.parts()?.iter());
+            parts.push(member.parts()?.get(index));
         }
-        let mut rows = Vec::new();
-        loop {
-            let row: Vec<_> = parts.iter_mut().map(Iterator::next).collect();
-            if row.iter().all(Option::is_none) {
-                return Ok(rows);
-            }
-            rows.push(Row {
-                position: rows.len() as u32 + 1,
-                parts: row,
-            });
+        let is_any = parts.iter().any(Option::is_some);
+        Ok(is_any.then_some(Row {
+            position,
+            parts,
+            is_part: !self.absent.is_empty(),
+        }))
+    }
+
+    /// The positions that any family has.
+    fn count(&self) -> Result<u32, Error> {
+        let mut count = 0;
+        for member in &self.members {
+            count = count.max(member.parts()?.len() as u32);
         }
+        Ok(count)
+    }
+
+    /// The part of each family at each position.
+    fn rows(&self) -> Result<Vec<Row<'_>>, Error> {
+        let rows = (1..=self.count()?).map(|position| self.row(position));
+        rows.filter_map(Result::transpose).collect()
     }
 
     /// Where an appended set begins: after the last complete one.
     pub(crate) fn tails(&self) -> Result<Tails, Error> {
+        self.check_whole()?;
         let rows = self.rows()?;
         let complete = rows.iter().take_while(|r| r.trailer().is_ok()).count();
         // A crash leaves at most one unfinished set, at the very end. More than that is damage, and truncating it
@@ -597,6 +557,7 @@ impl MediaSet {
             return Err(self.unsealed(&rows[complete], family_index));
         }
         if let Some(row) = rows.get(complete) {
+            self.check_one_set(row)?;
             self.check_unfinished(row, complete.checked_sub(1).map(|i| &rows[i]))?;
         }
         let last = complete.checked_sub(1).map(|i| &rows[i]);
@@ -611,6 +572,36 @@ impl MediaSet {
             sets: complete as u32,
             ends: self.members.iter().enumerate().map(tail).collect(),
         })
+    }
+
+    /// Refuses to treat as unfinished, and so to truncate, what is whole with other stripes: of media that were copied, or begun
+    /// with mirrors, and then written at both places. A crash leaves no such thing: all stripes hold a set's blocks before
+    /// the first has its trailer.
+    fn check_one_set(&self, row: &Row) -> Result<(), Error> {
+        let finished = |(i, part): (usize, &Option<&SetPart>)| {
+            let part = part.filter(|part| part.seal.is_some())?;
+            Some((i, part.header.as_ref().ok()?.set))
+        };
+        let finished: Vec<_> = row.parts.iter().enumerate().filter_map(finished).collect();
+        let Some((_, first)) = finished.first().copied() else {
+            return Ok(());
+        };
+        let held_by = |set: Uuid| {
+            let held = finished.iter().filter(|(_, held)| *held == set);
+            held.map(|(i, _)| self.device(*i).to_owned()).collect()
+        };
+        if let Some((_, second)) = finished.iter().find(|(_, set)| *set != first) {
+            return Err(Error::WrittenApart {
+                first: held_by(first),
+                first_set: first,
+                second: held_by(*second),
+                second_set: *second,
+            });
+        }
+        match row.parts.iter().position(Option::is_none) {
+            Some(family_index) => Err(self.incomplete(family_index, row.position)),
+            None => Ok(()),
+        }
     }
 
     /// Refuses to treat as unfinished, and so to truncate, a set whose trailers were all written before one of them
@@ -650,6 +641,7 @@ impl MediaSet {
         position: u32,
         reading: Reading<'_>,
     ) -> Result<BlockStream, Error> {
+        self.check_whole()?;
         let member = &self.members[family_index];
         let kept = member
             .window
@@ -760,9 +752,11 @@ impl MediaSet {
         Ok((part, seal))
     }
 
-    /// Calls `each` with every manifest item of a complete set, family by family, using the index alone.
+    /// Calls `each` with every manifest item of a complete set, family by family, using the index alone; of media with
+    /// absent families, with those of the others.
     pub fn items(&self, position: u32, mut each: impl FnMut(Item)) -> Result<(), Error> {
-        for member in &self.members {
+        // The index of a parity stripe names rows.
+        for member in self.members.iter().filter(|m| !m.header.is_parity()) {
             let (part, seal) = self.sealed(member, position)?;
             let attributes = part.header.as_ref().is_ok_and(|header| header.attributes);
             member.chunks(part, seal, &self.keyring, |offset, rows| {
@@ -783,6 +777,8 @@ impl MediaSet {
 struct Row<'a> {
     position: u32,
     parts: Vec<Option<&'a SetPart>>,
+    /// Whether families are absent, so that the sums over all of them say nothing.
+    is_part: bool,
 }
 
 impl<'a> Row<'a> {
@@ -831,7 +827,9 @@ impl<'a> Row<'a> {
             blocks = blocks.saturating_add(seal.trailer.blocks_here);
             stored = stored.saturating_add(seal.offset - part.offset);
         }
-        let sums = |t: &&SetTrailer| blocks == t.blocks_total && stored == t.stored_bytes_total;
+        let sums = |t: &&SetTrailer| {
+            self.is_part || (blocks == t.blocks_total && stored == t.stored_bytes_total)
+        };
         first.filter(sums).ok_or(0)
     }
 }
@@ -840,7 +838,7 @@ impl StripePlace {
     fn of(member: &Member) -> StripePlace {
         StripePlace {
             family: member.header.family,
-            is_parity: false,
+            is_parity: member.header.is_parity(),
             device_index: member.device_index,
             name: member.device.clone(),
             family_uuid: Some(member.header.family_uuid),
@@ -906,7 +904,7 @@ fn rolled_forward(devices: &[Arc<dyn BackupDevice>]) -> Result<Option<MediaSet>,
         let read = if_it_answers(device.open_pending())?.flatten();
         pending.push(read.and_then(|r| Member::open(&**device, i, r, true).ok()));
     }
-    let mut wanted: Vec<Identity> = Vec::new();
+    let mut wanted: Vec<MediaIdentity> = Vec::new();
     for member in pending.iter().flatten() {
         let id = identity(&member.header);
         if !wanted.contains(&id) {
@@ -922,7 +920,7 @@ fn rolled_forward(devices: &[Arc<dyn BackupDevice>]) -> Result<Option<MediaSet>,
 }
 
 fn rolled_forward_to(
-    wanted: Identity,
+    wanted: MediaIdentity,
     devices: &[Arc<dyn BackupDevice>],
     pending: &mut [Option<Member>],
 ) -> Result<Option<MediaSet>, Error> {
@@ -993,7 +991,7 @@ impl LostStripe {
         device_index: usize,
         device: &dyn BackupDevice,
         found: Result<Member, Error>,
-        wanted: Identity,
+        wanted: MediaIdentity,
     ) -> LostStripe {
         let name = device.name();
         let lost = |why: String, kept| LostStripe {
@@ -1034,8 +1032,8 @@ impl LostStripe {
 /// which there are enough stripes. Of several generations of one media set it is the newest: its stripes got their names when it
 /// was complete, and the others are those of devices that were away then. A generation keeps the number of stripes of the one
 /// before; one that is otherwise is somebody's who can write one device, and it must not outvote all others.
-fn chosen(found: &[Result<Member, Error>]) -> Option<Identity> {
-    let mut ids: Vec<Identity> = Vec::new();
+fn chosen(found: &[Result<Member, Error>]) -> Option<MediaIdentity> {
+    let mut ids: Vec<MediaIdentity> = Vec::new();
     for member in found.iter().flatten() {
         let id = identity(&member.header);
         if member.header.parity_count > 0 && !ids.contains(&id) {
@@ -1048,24 +1046,24 @@ fn chosen(found: &[Result<Member, Error>]) -> Option<Identity> {
     // Their headers cannot be read, and they may be of any media set.
     let is_unnamed = |f: &&Result<Member, Error>| f.as_ref().is_err_and(is_without_start);
     let unnamed = found.iter().filter(is_unnamed).count();
-    let is_enough = |id: &Identity| {
+    let is_enough = |id: &MediaIdentity| {
         let members = found.iter().flatten();
         let members: Vec<_> = members.filter(|m| identity(&m.header) == *id).collect();
         let families: BTreeSet<u16> = members.iter().map(|m| m.header.family).collect();
         let needed = members.iter().map(|m| m.header.family_count).max();
         families.len() + unnamed >= usize::from(needed.unwrap_or(u16::MAX))
     };
-    let enough: Vec<Identity> = ids.into_iter().filter(is_enough).collect();
+    let enough: Vec<MediaIdentity> = ids.into_iter().filter(is_enough).collect();
     let newest = enough
         .iter()
         .copied()
         .max_by_key(|(_, generation)| *generation)?;
-    let shape = |id: &Identity| {
+    let shape = |id: &MediaIdentity| {
         let of_id = |m: &&Member| identity(&m.header) == *id;
         let header = found.iter().flatten().find(of_id).map(|m| &m.header);
         header.map(|h| (h.family_count, h.parity_count, h.encrypted))
     };
-    let is_alike = |id: &Identity| id.0 == newest.0 && shape(id) == shape(&newest);
+    let is_alike = |id: &MediaIdentity| id.0 == newest.0 && shape(id) == shape(&newest);
     enough.iter().all(is_alike).then_some(newest)
 }
 

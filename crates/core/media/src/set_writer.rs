@@ -174,11 +174,29 @@ impl SetWriter {
         plan: SetPlan,
         now_us: i64,
     ) -> Result<SetWriter, Error> {
+        SetWriter::begin_mirrored(devices, &[], plan, now_us)
+    }
+
+    /// [`SetWriter::begin`]; each of the mirrors has as many devices, whose stripes get the bytes of those of `devices`, in order.
+    /// So a stripe of a mirror stands for the one that it mirrors. A mirror whose device fails ends the set.
+    ///
+    /// Errors: also [`Error::FamilyCount`] for a mirror with another number of devices, and [`Error::Unsupported`] without
+    /// [`Disposition::Format`] or with parity.
+    pub fn begin_mirrored(
+        devices: &[Arc<dyn BackupDevice>],
+        mirrors: &[Vec<Arc<dyn BackupDevice>>],
+        plan: SetPlan,
+        now_us: i64,
+    ) -> Result<SetWriter, Error> {
         check_devices(devices, plan.parity)?;
+        check_mirrors(devices, mirrors, &plan)?;
         let encrypted = plan.encryption.is_some();
         let container = Container::of_set(plan.header.algorithm, encrypted);
         let compressed = plan.header.algorithm != longshore_codec::Algorithm::None;
         let existing = existing_media(devices, &plan, now_us)?;
+        for mirror in mirrors {
+            existing_media(mirror, &plan, now_us)?;
+        }
         if let Some(media) = &existing {
             check_parity(media, &plan)?;
         }
@@ -211,8 +229,19 @@ impl SetWriter {
                 expected_bytes: stripe_bytes,
             })
         };
-        let writes = devices.iter().zip(&uuids).zip(1..).map(create);
-        let writes = writes.collect::<Result<Vec<_>, _>>()?;
+        let create_all = |devices: &[Arc<dyn BackupDevice>]| {
+            let writes = devices.iter().zip(&uuids).zip(1..).map(create);
+            writes.collect::<Result<Vec<_>, Error>>()
+        };
+        let writes = create_all(devices)?;
+        let mut copies: Vec<Vec<NamedStripe>> = devices.iter().map(|_| Vec::new()).collect();
+        for mirror in mirrors {
+            let names = mirror.iter().map(|device| device.name());
+            let written = names.zip(create_all(mirror)?);
+            for (of_family, stripe) in copies.iter_mut().zip(written) {
+                of_family.push(stripe);
+            }
+        }
         // No other writer is possible from here on. Another backup may have finished between the first look and the
         // lock, so the media must still be what they were.
         if plan.disposition != Disposition::Format
@@ -252,7 +281,7 @@ impl SetWriter {
         let names = devices.iter().map(|device| device.name());
         let stripes = names.zip(writes).zip(&set.media).collect();
         let (losses, stripes) = bear_losses(stripes, plan.parity);
-        let (families, rows) = begin_stripes(stripes, &set.header, plan.parity)?;
+        let (families, rows) = begin_stripes(stripes, copies, &set.header, plan.parity)?;
         let mut writer = SetWriter::start(set, container, families, rows)?;
         writer.losses = losses;
         Ok(writer)
@@ -447,7 +476,7 @@ impl SetWriter {
         for stripe in &mut parity {
             stripe.keep();
         }
-        let stripes = families.into_iter().map(FamilyWriter::into_stripe);
+        let stripes = families.into_iter().flat_map(FamilyWriter::into_stripes);
         let stripes = stripes.chain(parity.into_iter().map(ParityStripe::into_stripe));
         complete_all(stripes.collect(), tell)?;
         Ok(Sealed {
@@ -536,6 +565,7 @@ fn bear_losses<'a>(
 /// The stripes of a new media set, the parity stripes last; writes the media headers, and all headers of parity stripes.
 fn begin_stripes(
     stripes: Vec<(NamedStripe, &MediaHeader)>,
+    mut mirrors: Vec<Vec<NamedStripe>>,
     set: &SetHeader,
     plan: ParityPlan,
 ) -> Result<(Vec<FamilyWriter>, Option<Arc<Rows>>), Error> {
@@ -554,20 +584,25 @@ fn begin_stripes(
         }
     };
     let mut families = Vec::with_capacity(of_data.len());
-    for (stripe, ((name, write), media)) in of_data.into_iter().enumerate() {
-        let mut write = match &rows {
-            None => write,
-            Some(rows) => Box::new(Tap {
-                write,
-                rows: rows.clone(),
-                stripe,
-            }),
-        };
+    for (stripe, ((name, mut write), media)) in of_data.into_iter().enumerate() {
         let container = media.container;
         let mut start = container.preamble().to_vec();
         container.append(RecordKind::Media, &media.encode(), &mut start);
         write.write(&start)?;
-        families.push(FamilyWriter::new(write, name, container, media.family, 0));
+        let mut mirrors = std::mem::take(&mut mirrors[stripe]);
+        for (_, mirror) in &mut mirrors {
+            mirror.write(&start)?;
+        }
+        let family = FamilyWriter::new(write, name, container, media.family, 0).mirrored(mirrors);
+        families.push(match &rows {
+            None => family,
+            Some(rows) => {
+                let rows = rows.clone();
+                let tap = Tap { rows, stripe };
+                tap.lend(&start)?;
+                family.tapped(tap)
+            }
+        });
     }
     Ok((families, rows))
 }
@@ -603,6 +638,37 @@ fn check_devices(devices: &[Arc<dyn BackupDevice>], parity: ParityPlan) -> Resul
             parity: parity.count,
         }),
     }
+}
+
+/// A mirror is written from the beginning of its media, and is of the same kind as what it mirrors.
+fn check_mirrors(
+    devices: &[Arc<dyn BackupDevice>],
+    mirrors: &[Vec<Arc<dyn BackupDevice>>],
+    plan: &SetPlan,
+) -> Result<(), Error> {
+    for mirror in mirrors {
+        if mirror.len() != devices.len() {
+            return Err(Error::FamilyCount {
+                device: mirror.first().map_or_else(String::new, |d| d.name()),
+                found: mirror.len() as u16,
+                expected: devices.len(),
+            });
+        }
+        let class = devices[0].class();
+        if let Some(odd) = mirror.iter().find(|d| d.class() != class) {
+            return Err(Error::DeviceClass { device: odd.name() });
+        }
+        let what = match plan.disposition {
+            _ if plan.parity.count > 0 => "have parity",
+            Disposition::Format => continue,
+            _ => "be written without FORMAT",
+        };
+        return Err(Error::Unsupported {
+            device: mirror[0].name(),
+            action: what,
+        });
+    }
+    Ok(())
 }
 
 /// Media keep their number of parity stripes, and those with parity hold one set.

@@ -235,3 +235,59 @@ fn headers_of_one_set_that_contradict_each_other_make_no_set() {
     assert_eq!(error.number(), Some(3256));
     assert!(error.to_string().contains("device stripe-1 "), "{error}");
 }
+
+#[test]
+fn one_stripe_of_several_describes_all_sets_and_is_no_backup() {
+    let shape = |disposition| Shape::new(disposition, Algorithm::Zstd, 50);
+    let stripes = media(
+        3,
+        &[
+            (shape(Disposition::New), small_tree()),
+            (shape(Disposition::Append), small_tree()),
+        ],
+    );
+    let whole = MediaSet::open(&devices(&stripes)).unwrap();
+    assert!(whole.absent().is_empty());
+    let facts = |media: &MediaSet| -> Vec<_> {
+        let sets = media.sets().unwrap().into_iter();
+        let fact = |s: longshore_media::SetSummary| {
+            let trailer = s.trailer.unwrap();
+            (s.header, trailer.plain_bytes_total, trailer.files_total)
+        };
+        sets.map(fact).collect()
+    };
+    for only in 0..3 {
+        let given = devices(&stripes[only..=only]);
+        let part = MediaSet::open_any(&given).unwrap();
+        let others: Vec<u16> = (1..=3).filter(|f| usize::from(*f) != only + 1).collect();
+        assert_eq!(part.absent(), others);
+        assert_eq!(facts(&part), facts(&whole));
+        let mut items = 0;
+        part.items(1, |_| items += 1).unwrap();
+        assert!(items > 0);
+        // A part is no backup: it is neither read nor added to.
+        let error = part.stream(0, 1).err().unwrap();
+        assert_eq!(error.number(), Some(3132), "{error}");
+        assert_eq!(refused(&given).0, 3132);
+    }
+    let two = MediaSet::open_any(&devices(&stripes[1..])).unwrap();
+    assert_eq!(two.absent(), [1]);
+}
+
+#[test]
+fn stripes_that_do_not_fit_together_describe_nothing() {
+    let (stripes, others) = (stripes(), stripes());
+    let refused = |given: &[&Vec<u8>]| {
+        let given: Vec<_> = given.iter().map(|s| (*s).clone()).collect();
+        MediaSet::open_any(&devices(&given)).err().unwrap().number()
+    };
+    assert_eq!(refused(&[&stripes[0], &others[1]]), Some(3258));
+    assert_eq!(refused(&[&stripes[0], &stripes[0]]), Some(3227));
+    assert_eq!(refused(&[&stripes[0], &Vec::new()]), Some(3254));
+    assert_eq!(refused(&[&stripes[0], &vec![7; 400]]), Some(3241));
+    let mut cut = stripes[1].clone();
+    cut.truncate(cut.len() - 10);
+    let media = MediaSet::open_any(&devices(&[cut])).unwrap();
+    assert!(media.sets().unwrap()[0].trailer.is_none());
+    assert_eq!(media.set(1).unwrap_err().number(), Some(3256));
+}

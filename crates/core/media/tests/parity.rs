@@ -625,6 +625,31 @@ impl BackupDevice for Unwell {
 
 /// Goal: a bad sector in the first bytes of a stripe costs these bytes, and not the stripe: another one may be lost.
 #[test]
+fn a_parity_stripe_alone_describes_its_set_and_names_no_file() {
+    let inputs = tree(100_000);
+    let all = stripes(Algorithm::Zstd, 3, 2, &inputs);
+    let whole = MediaSet::open(&devices(&all)).unwrap();
+    for only in [0, 4] {
+        let given = devices(&all[only..=only]);
+        let part = MediaSet::open_any(&given).unwrap();
+        assert_eq!(part.absent().len(), 4);
+        let (found, meant) = (part.set(1).unwrap(), whole.set(1).unwrap());
+        assert_eq!(found.header, meant.header);
+        let trailer = found.trailer.unwrap();
+        assert!(trailer.agrees_with(&meant.trailer.unwrap()));
+        let mut items = 0;
+        part.items(1, |_| items += 1).unwrap();
+        assert_eq!(items > 0, only == 0, "{only}");
+        assert_eq!(part.stripes()[0].is_parity, only == 4);
+    }
+    // Data stripes go before parity stripes, and what parity can stand for is whole.
+    let given = devices(&[all[4].clone(), all[1].clone()]);
+    assert_eq!(MediaSet::open_any(&given).unwrap().header(0).family, 2);
+    let enough = MediaSet::open_any(&devices(&all[2..])).unwrap();
+    assert!(enough.absent().is_empty());
+}
+
+#[test]
 fn a_bad_sector_below_the_header_costs_no_stripe() {
     const EIO: i32 = 5;
     let inputs = tree(400_000);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread;
 
 use longshore_codec::Algorithm;
-use longshore_media::{BackupDevice, Disposition};
+use longshore_media::{BackupDevice, Disposition, Error};
 use support::*;
 
 /// Two sets over three stripes, including a block with names only and a manifest with every kind of item.
@@ -178,9 +178,14 @@ fn stripes_that_were_appended_to_apart_do_not_make_a_set() {
     for (slot, bytes) in slots.iter().zip(&before) {
         slot.set(bytes.clone());
     }
-    let shape = Shape::new(Disposition::Append, Algorithm::Zstd, 90);
+    let mut shape = Shape::new(Disposition::Append, Algorithm::Zstd, 90);
+    shape.expires_us = Some(i64::MAX);
     write_set(&original, &shape, &tree).unwrap();
     let two: Vec<Vec<u8>> = slots.iter().map(Slot::bytes).collect();
+    let write = |devices: &[Arc<dyn BackupDevice>], disposition| {
+        let shape = Shape::new(disposition, Algorithm::Zstd, 90);
+        write_set(devices, &shape, &tree).unwrap_err()
+    };
 
     for n in 0..3 {
         assert!(read_all(&with(&devices(&one), n, two[n].clone())).is_err());
@@ -190,5 +195,14 @@ fn stripes_that_were_appended_to_apart_do_not_make_a_set() {
         let media = longshore_media::MediaSet::open(&old).unwrap();
         assert_eq!(read_set(&media, 1).unwrap(), expected(&tree));
         assert_eq!(media.sets().unwrap().len(), 2);
+        // An append would cut off what is whole with the other stripes.
+        let mixed = with(&devices(&one), n, two[n].clone());
+        let error = write(&mixed, Disposition::Append);
+        assert!(matches!(error, Error::WrittenApart { .. }), "{n}: {error}");
+        let error = write(&old, Disposition::Append);
+        assert!(matches!(error, Error::Incomplete { .. }), "{n}: {error}");
+        // Any of the two may have to be kept.
+        let error = write(&mixed, Disposition::Init { skip: false });
+        assert!(matches!(error, Error::NotExpired { .. }), "{n}: {error}");
     }
 }

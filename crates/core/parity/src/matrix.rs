@@ -14,10 +14,25 @@ use crate::{DATA_MAX, PARITY_MAX};
 /// If there are no such members.
 pub fn coefficient(parity: usize, data: usize) -> u8 {
     assert!(parity < PARITY_MAX && data < DATA_MAX);
-    let cauchy = |parity: usize| inverse(data as u8 ^ (255 - parity as u8));
-    // Each column is divided by its first element, so the first row is all ones.
-    product(cauchy(parity), inverse(cauchy(0)))
+    MATRIX[parity][data]
 }
+
+/// All coefficients. Each column is divided by its first element, so the first row is all ones.
+static MATRIX: [[u8; DATA_MAX]; PARITY_MAX] = {
+    let mut matrix = [[0; DATA_MAX]; PARITY_MAX];
+    let mut parity = 0;
+    while parity < PARITY_MAX {
+        let mut data = 0;
+        while data < DATA_MAX {
+            let first = inverse(data as u8 ^ 255);
+            let cauchy = inverse(data as u8 ^ (255 - parity as u8));
+            matrix[parity][data] = product(cauchy, inverse(first));
+            data += 1;
+        }
+        parity += 1;
+    }
+    matrix
+};
 
 /// How to compute one member from others: the sum of the sources, each times its factor.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -34,8 +34,9 @@ fn every_kernel_adds_products_at_any_length_and_alignment() {
             let len = [0, 1, 31, 32, 33, 63, 64, 65, 127, 128, 1000, 4097][round % 12];
             let (outs, sources) = (1 + round % 11, 1 + round % 7);
             let skip = round % 5;
-            let all: Vec<Vec<u8>> = (0..sources).map(|_| numbers.bytes(len + skip)).collect();
-            let data: Vec<&[u8]> = all.iter().map(|bytes| &bytes[skip..]).collect();
+            // Each source has an alignment of its own.
+            let all: Vec<Vec<u8>> = (0..sources).map(|i| numbers.bytes(len + i)).collect();
+            let data: Vec<&[u8]> = (0..sources).map(|i| &all[i][i..]).collect();
             let factors = numbers.bytes(outs * sources);
             let before: Vec<Vec<u8>> = (0..outs).map(|_| numbers.bytes(len + skip)).collect();
             for start in [Outputs::Zeros, Outputs::Present] {

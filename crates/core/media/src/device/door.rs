@@ -13,7 +13,7 @@
 //! (`set_writer.rs`).
 
 use std::fmt::Debug;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use longshore_bucket::Standing;
@@ -226,6 +226,42 @@ pub trait FamilyWrite: Send {
     /// stripes of the set. Where others could have written there all the same, the caller gets a look to take when all
     /// stripes of the set are complete.
     fn complete(self: Box<Self>) -> Result<Option<LastLook>, Error>;
+}
+
+/// Bytes of a buffer that goes back to its pool when nobody needs them. Clones are the same bytes.
+#[derive(Debug, Clone)]
+pub struct SharedBytes {
+    buffer: Arc<Buffer>,
+    range: Range<usize>,
+}
+
+impl SharedBytes {
+    /// The bytes of `buffer` in `range`.
+    ///
+    /// # Panics
+    /// If the buffer is shorter.
+    pub fn new(buffer: Buffer, range: Range<usize>) -> SharedBytes {
+        assert!(range.start <= range.end && range.end <= buffer.len());
+        let buffer = Arc::new(buffer);
+        SharedBytes { buffer, range }
+    }
+
+    /// A part of them, by its offsets in them.
+    pub(crate) fn part(&self, part: Range<usize>) -> SharedBytes {
+        let start = self.range.start;
+        SharedBytes {
+            buffer: self.buffer.clone(),
+            range: start + part.start..start + part.end,
+        }
+    }
+}
+
+impl Deref for SharedBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.buffer[self.range.clone()]
+    }
 }
 
 /// One aligned buffer.

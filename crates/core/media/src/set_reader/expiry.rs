@@ -6,13 +6,17 @@ use crate::error::Error;
 impl MediaSet {
     /// Errors: [`Error::NotExpired`], and [`Error::ExpiryUnknown`] for a set that cannot be read.
     pub(crate) fn check_expiry(&self, now_us: i64) -> Result<(), Error> {
-        for set in self.sets()? {
-            if let Some(until) = set.header.expires_us.filter(|e| *e > now_us) {
-                return Err(Error::NotExpired {
-                    device: self.device(0).into(),
-                    position: set.header.position,
-                    until: format!("{} s after 1970-01-01 UTC", until / 1_000_000),
-                });
+        // Stripes of media that were copied, and then written at both places, may hold different sets.
+        for row in self.rows()? {
+            for (i, part) in row.parts.iter().enumerate() {
+                let header = part.and_then(|part| part.header.as_ref().ok());
+                if let Some(until) = header.and_then(|h| h.expires_us).filter(|e| *e > now_us) {
+                    return Err(Error::NotExpired {
+                        device: self.device(i).into(),
+                        position: row.position,
+                        until: format!("{} s after 1970-01-01 UTC", until / 1_000_000),
+                    });
+                }
             }
         }
         // A set that nobody can read may be the one that must be kept.

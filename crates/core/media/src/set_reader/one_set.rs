@@ -2,6 +2,7 @@
 //!
 //! Invariants
 //! - All stripes that are read hold one set, as far as their set headers can be read.
+//! - Stripes are of one media set and one generation, each family once.
 //! - Of two sets that could be read, none is chosen: the caller names the stripes of one.
 //!
 //! Leaves to others: whether enough stripes are left (`set_reader.rs`).
@@ -11,6 +12,22 @@ use uuid::Uuid;
 use crate::error::Error;
 use crate::header::MediaHeader;
 use crate::member::Member;
+use crate::record::RecordError;
+
+/// Media set and generation, by which stripes know each other.
+pub(super) type MediaIdentity = (Uuid, u32);
+
+pub(super) fn identity(header: &MediaHeader) -> MediaIdentity {
+    (header.media_set, header.generation)
+}
+
+pub(super) fn spell((set, generation): MediaIdentity) -> String {
+    if generation == 0 {
+        set.to_string()
+    } else {
+        format!("{set} (generation {generation})")
+    }
+}
 
 /// A device whose stripe belongs to another backup set.
 pub(super) struct Stranger {
@@ -73,4 +90,58 @@ pub(super) fn missing(members: &[Member], header: &MediaHeader) -> Vec<u16> {
     (1..=header.all_count())
         .filter(|f| members.iter().all(|m| m.header.family != *f))
         .collect()
+}
+
+/// The stripes in the order of their families, if all are of one media set.
+///
+/// Errors: [`Error::DeviceCount`] if there is none, [`Error::Foreign`], [`Error::FamilyTwice`], and [`Error::Damaged`] for one that
+/// is otherwise than the others.
+pub(super) fn agreeing(mut members: Vec<Member>) -> Result<Vec<Member>, Error> {
+    let Some(first) = members.first() else {
+        return Err(Error::DeviceCount { given: 0 });
+    };
+    let expected = identity(&first.header);
+    let counts = |header: &MediaHeader| (header.family_count, header.parity_count);
+    // Parity stripes have a container of their own.
+    let kind = |header: &MediaHeader| {
+        let container = (!header.is_parity()).then_some(header.container);
+        (container, header.compressed, header.encrypted)
+    };
+    let data = members.iter().find(|m| !m.header.is_parity());
+    let data = data.map(|m| kind(&m.header));
+    for member in &members[1..] {
+        let found = identity(&member.header);
+        if found != expected || counts(&member.header) != counts(&first.header) {
+            return Err(Error::Foreign {
+                device: member.device.clone(),
+                other: first.device.clone(),
+                found: spell(found),
+                expected: spell(expected),
+            });
+        }
+        // The first family's header decides what may be appended to all of them.
+        let is_alike = match member.header.is_parity() {
+            true => {
+                member.header.compressed == first.header.compressed
+                    && member.header.encrypted == first.header.encrypted
+            }
+            false => Some(kind(&member.header)) == data,
+        };
+        if !is_alike {
+            let offset = member.header.container.preamble().len() as u64;
+            return Err(member.damaged(offset, RecordError::Field));
+        }
+    }
+    members.sort_by_key(|m| m.header.family);
+    if let Some(w) = members
+        .windows(2)
+        .find(|w| w[0].header.family == w[1].header.family)
+    {
+        return Err(Error::FamilyTwice {
+            first: w[0].device.clone(),
+            second: w[1].device.clone(),
+            family: w[0].header.family,
+        });
+    }
+    Ok(members)
 }

@@ -14,15 +14,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use longshore_codec::{Algorithm, Compressor, Decompressor, Level, payload_bound};
-use longshore_io::{SumKey, Via, crc32c};
+use longshore_io::{Pool, SumKey, Via, crc32c};
 use longshore_kit::Random;
 use longshore_media::device::DeviceClass;
 use longshore_media::header::{ENCRYPTED_EXTRA, payload_max};
 use longshore_media::{
     BackupDevice, BackupType, BlockHeader, BlockOut, Disposition, EncryptTo, Entry, EntryKind,
     Error, Extent, FamilyRead, FamilyWrite, Item, Keyring, LastLook, Mark, MediaSet, ParityPlan,
-    PendingStripe, Root, SetHeader, SetPlan, SetWriter, Sums, Surroundings, Totals, block,
-    manifest,
+    PendingStripe, Root, SetHeader, SetPlan, SetWriter, SharedBytes, Sums, Surroundings, Totals,
+    block, manifest,
 };
 use uuid::Uuid;
 
@@ -439,7 +439,16 @@ pub fn write_data(
     shape: &Shape,
     inputs: &[Input],
 ) -> Result<(SetWriter, Totals), Error> {
-    let mut writer = SetWriter::begin(devices, shape.plan(), 1_700_000_000_000_000)?;
+    let writer = SetWriter::begin(devices, shape.plan(), 1_700_000_000_000_000)?;
+    write_blocks(writer, shape, inputs)
+}
+
+/// The rest of [`write_data`], for a set that was begun.
+pub fn write_blocks(
+    mut writer: SetWriter,
+    shape: &Shape,
+    inputs: &[Input],
+) -> Result<(SetWriter, Totals), Error> {
     let mut compressor = Compressor::new(shape.algorithm, Level::Low).unwrap();
     let mut pieces = cut(inputs, shape.buffer_bytes);
     if !shape.marks.is_empty() {
@@ -454,14 +463,22 @@ pub fn write_data(
         let (bytes, stored_crc, digest) = build_block(&writer, &mut compressor, n as u64, piece);
         plain_bytes += piece.1.len() as u64;
         let family = n % writer.families.len();
-        writer.families[family].put_block(&BlockOut {
-            bytes: &bytes,
+        // Of three blocks two are shared, so rows of parity take both kinds by turns.
+        let mut buffer = Pool::new(1, bytes.len()).unwrap().take().unwrap();
+        buffer[..bytes.len()].copy_from_slice(&bytes);
+        let shared = SharedBytes::new(buffer, 0..bytes.len());
+        let block = BlockOut {
+            bytes: &shared,
             sequence: n as u64,
             plain_len: piece.1.len() as u32,
             stored_crc,
             manifest: &piece.0,
             digest,
-        })?;
+        };
+        match n % 3 {
+            0 => writer.families[family].put_block(&block)?,
+            _ => writer.families[family].put_shared_block(&block, &shared)?,
+        }
     }
     for family in &mut writer.families {
         family.finish_data()?;
