@@ -164,7 +164,8 @@ impl Error {
         Scheme::split(self.at()).is_some_and(|split| split.1.is_some())
     }
 
-    fn at(&self) -> &str {
+    /// The address that the request was about; empty: none.
+    pub fn at(&self) -> &str {
         match self {
             Error::Credentials { at, .. }
             | Error::NoBucket { at, .. }

@@ -63,6 +63,7 @@ pub use small::SmallFile;
 pub use storage::{
     Attributes, BrokenWrite, Dir, DirAttributes, DirChange, DirIdentity, DirRead, DirSync, File,
     FileAttributes, FileKind, FileLock, FileRead, FileWrite, OpenHow, Stat, Storage, Via,
+    ZeroedSpace,
 };
 pub use sum::SumKey;
 pub use throttle::Throttle;

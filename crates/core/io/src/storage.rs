@@ -49,6 +49,15 @@ pub enum OpenHow {
     CreateNew,
 }
 
+/// The space of a range that is made zeros ([`FileWrite::zero`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ZeroedSpace {
+    /// Given back.
+    Freed,
+    /// Reserved as before.
+    Kept,
+}
+
 /// The kind of file behind a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileKind {
@@ -450,9 +459,9 @@ pub trait FileWrite {
     /// [`FileWrite::allocate`].
     fn free_unwritten(&self) -> io::Result<()>;
 
-    /// Makes a range within the length read as zeros and gives its space back; `false`, with nothing changed, if the
-    /// file system cannot.
-    fn punch(&self, _range: Range<u64>) -> io::Result<bool> {
+    /// Makes a range within the length read as zeros, which are not written; `false`, with nothing changed, if the file
+    /// system cannot.
+    fn zero(&self, _range: Range<u64>, _space: ZeroedSpace) -> io::Result<bool> {
         Ok(false)
     }
 

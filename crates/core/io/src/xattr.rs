@@ -24,6 +24,11 @@ pub const LABEL: &[u8] = b"security.selinux";
 /// The namespace of attributes that users set.
 pub const USER: &[u8] = b"user.";
 const TRUSTED: &[u8] = b"trusted.";
+const SECURITY: &[u8] = b"security.";
+/// Signatures over an inode: they would be wrong elsewhere.
+const SIGNATURES: [&[u8]; 2] = [b"security.ima", b"security.evm"];
+/// The beginning of the names of SMACK's labels.
+const SMACK: &[u8] = b"security.SMACK64";
 
 /// An extended attribute of a file, directory or link.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -34,16 +39,27 @@ pub struct Xattr {
 }
 
 impl Xattr {
-    /// Whether attributes of this name are kept: those of users and of privileged programs, and the system's access
-    /// control lists, capabilities and labels. Signatures over an inode (IMA, EVM) would be wrong elsewhere, and all
-    /// others belong to the file system.
+    /// Whether attributes of this name are kept: those of users and of privileged programs, the system's access control lists, and
+    /// what programs and the system keep about security, such as capabilities, labels and Samba's lists. Signatures over an
+    /// inode (IMA, EVM) would be wrong elsewhere, and all others belong to the file system.
     pub fn is_kept(name: &[u8]) -> bool {
-        let free = [USER, TRUSTED]
+        let free = [USER, TRUSTED, SECURITY]
             .iter()
             .any(|space| name.len() > space.len() && name.starts_with(space));
-        (free || [ACL_ACCESS, ACL_DEFAULT, CAPABILITY, LABEL].contains(&name))
+        (free || [ACL_ACCESS, ACL_DEFAULT].contains(&name))
+            && !Xattr::is_signature(name)
             && name.len() <= XATTR_NAME_MAX
             && !name.contains(&0)
+    }
+
+    /// Whether it is a signature over the inode, which is another one's in every copy.
+    pub fn is_signature(name: &[u8]) -> bool {
+        SIGNATURES.contains(&name)
+    }
+
+    /// Whether it is a label that the system itself gives to new files.
+    pub fn is_label(name: &[u8]) -> bool {
+        name == LABEL || name.starts_with(SMACK)
     }
 
     /// Bytes of [`XATTRS_BYTES_MAX`] that this attribute uses.
@@ -58,4 +74,6 @@ pub struct Xattrs {
     pub read: Vec<Xattr>,
     /// The number of attributes that this user may not read.
     pub refused: u64,
+    /// The names of those that are not kept, but for signatures over the inode.
+    pub unkept: Vec<Vec<u8>>,
 }

@@ -31,8 +31,8 @@ mod tree;
 
 pub use cluster::{
     Cluster, HeldCluster, HeldLock, Outline, RestoredConfiguration, enabled_subscriptions,
-    restored_configuration, taken_tablespaces, told_of_not_ahead, told_of_subscriptions,
-    told_of_taken, told_of_unlogged_hints,
+    restored_configuration, taken_tablespaces, told_of_data_directory, told_of_not_ahead,
+    told_of_overruled, told_of_subscriptions, told_of_taken, told_of_unlogged_hints,
 };
 pub use cluster_error::ClusterError;
 pub use error::{Error, at};
@@ -42,8 +42,8 @@ pub use moves::{check_moves, chosen, chosen_entry, may_be_log, moved, place_of};
 pub use options::{ClusterOptions, DatabaseChoice, RecoverySettings, SpaceOptions};
 pub use path_list::PathList;
 pub use place::{
-    DeltaResult, Destination, FilePiece, LOST_AND_FOUND, LostAttributes, ReplacePolicy, RootWish,
-    Scope, Target, WantedAttributes, standing,
+    DeltaResult, Destination, FilePiece, LOST_AND_FOUND, LostAttributes, OwnDirectory,
+    ReplacePolicy, RootWish, Scope, Target, WantedAttributes, standing,
 };
 pub use protected::{KnownFiles, ProtectedFiles, SET, directory, real, refuse_media};
 pub use survey::{StandingNames, Survey, SurveyedNames};

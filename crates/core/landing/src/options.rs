@@ -66,6 +66,8 @@ pub struct ClusterOptions {
     pub delta: bool,
     /// Whether a replaced directory may have another cluster, since the caller knows that it is to go.
     pub any_system: bool,
+    /// Whether transactions that only the replaced directory's `pg_wal` has may go.
+    pub discard_wal: bool,
     pub databases: DatabaseChoice,
     pub settings: RecoverySettings,
 }

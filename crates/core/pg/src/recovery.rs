@@ -37,7 +37,10 @@ pub enum RecoveryTarget {
 /// Which timeline is followed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TimelineChoice {
+    /// The latest, where it is plain that the database went on there.
     #[default]
+    Plain,
+    /// The latest, whatever the others have.
     Latest,
     /// The timeline of the backup.
     Current,
@@ -93,6 +96,58 @@ pub const ARCHIVING_OFF: &str = "archive_mode = 'off'";
 
 /// A restore_command that never finds a file: the server uses the WAL in `pg_wal`.
 pub const NO_ARCHIVE: &str = "false";
+
+const END_COMMAND: &str = "recovery_end_command";
+const DELAY: &str = "recovery_min_apply_delay";
+
+/// The original's settings that take effect in a recovery, and that a restored server does without.
+const OVERRULED: [&str; 3] = [DELAY, END_COMMAND, "archive_cleanup_command"];
+
+/// The value that keeps a setting from having an effect.
+fn overruling(name: &str) -> &'static str {
+    if name == DELAY { "0" } else { "" }
+}
+
+/// The lines of a stored configuration file as names and values, without quotes.
+fn settings(conf: &[u8]) -> impl Iterator<Item = (String, String)> {
+    conf.split(|byte| *byte == b'\n').map(|line| {
+        let line = String::from_utf8_lossy(line);
+        let (name, value) = line
+            .trim()
+            .split_once(|c: char| c == '=' || c.is_whitespace())
+            .unwrap_or_default();
+        let value = value.trim_start_matches(|c: char| c == '=' || c.is_whitespace());
+        let value = value.split('#').next().unwrap_or_default();
+        let value = value.trim().trim_matches('\'');
+        (name.to_owned(), value.to_owned())
+    })
+}
+
+/// The directory that a stored configuration file makes the server use, wherever that file is. Files that it includes are not known
+/// here.
+pub fn data_directory(conf: &[u8]) -> Option<String> {
+    let is_it = |(name, _): &(String, String)| name.eq_ignore_ascii_case("data_directory");
+    let last = settings(conf).filter(is_it).last();
+    last.map(|(_, value)| value)
+        .filter(|value| !value.is_empty())
+}
+
+/// The settings in a stored configuration file that a restore overrules: each name once, in the order of the file.
+pub fn overruled(conf: &[u8]) -> Vec<&'static str> {
+    let mut found = Vec::new();
+    for (name, value) in settings(conf) {
+        let known = OVERRULED
+            .into_iter()
+            .find(|known| name.eq_ignore_ascii_case(known));
+        let has_effect = |name: &&str| !value.is_empty() && value != overruling(name);
+        if let Some(known) = known.filter(has_effect)
+            && !found.contains(&known)
+        {
+            found.push(known);
+        }
+    }
+    found
+}
 
 /// The prefix of every setting that names a target.
 const TARGET: &[u8] = b"recovery_target";
@@ -170,7 +225,7 @@ impl Recovery {
             if self.exclusive { "off" } else { "on" },
         );
         let timeline = match self.timeline {
-            TimelineChoice::Latest => "latest".to_owned(),
+            TimelineChoice::Plain | TimelineChoice::Latest => "latest".to_owned(),
             TimelineChoice::Current => "current".to_owned(),
             TimelineChoice::Number(number) => number.to_string(),
         };
@@ -181,6 +236,14 @@ impl Recovery {
             TargetAction::Shutdown => "shutdown",
         };
         set("recovery_target_action", action);
+        // A standby keeps its own. A copy would answer with old rows, and run commands that are meant for its original.
+        if !self.standby {
+            let is_given = self.end_command.is_some();
+            let given = |name: &&str| !(is_given && *name == END_COMMAND);
+            for name in OVERRULED.into_iter().filter(given) {
+                set(name, overruling(name));
+            }
+        }
         // An older server does not start with a setting that it does not know.
         if self.not_ahead && major >= READS_AHEAD {
             set("recovery_prefetch", "off");
@@ -266,6 +329,54 @@ mod tests {
                 .contains("\nrecovery_prefetch = 'off'\n")
         };
         assert_eq!((told(14), told(15)), (false, true));
+    }
+
+    #[test]
+    fn a_copy_does_without_what_its_origin_did_at_the_end_of_a_recovery() {
+        let stored = b"recovery_min_apply_delay = '1d'\n";
+        let edited = |recovery: Recovery| {
+            let text = String::from_utf8(recovery.edit(stored, 15)).unwrap();
+            let (_, own) = text.rsplit_once("# By longshore restore").unwrap();
+            own.to_owned()
+        };
+        let own = edited(Recovery::of_own_log());
+        for line in [
+            "min_apply_delay = '0'",
+            "end_command = ''",
+            "cleanup_command = ''",
+        ] {
+            assert!(own.contains(line), "{own}");
+        }
+        let commanded = Recovery {
+            end_command: Some("mine".to_owned()),
+            ..Recovery::default()
+        };
+        let own = edited(commanded);
+        assert!(
+            own.contains("end_command = 'mine'") && !own.contains("end_command = ''"),
+            "{own}"
+        );
+        let standby = Recovery {
+            standby: true,
+            ..Recovery::default()
+        };
+        assert!(!edited(standby).contains("delay"));
+    }
+
+    #[test]
+    fn overruled_settings_are_found_as_the_server_reads_them() {
+        let conf = b"# recovery_end_command = 'a'\nRecovery_End_Command 'touch x' # why\n recovery_min_apply_delay=1d\n\
+            archive_cleanup_command = ''\nrecovery_min_apply_delay = '2d'\nrecovery_ends = 1\n";
+        assert_eq!(overruled(conf), [END_COMMAND, DELAY]);
+        assert!(overruled(b"recovery_min_apply_delay = 0\n").is_empty());
+    }
+
+    #[test]
+    fn the_last_data_directory_of_a_file_counts() {
+        let conf =
+            b"# data_directory = '/no'\ndata_directory = '/one'\nData_Directory '/two' # here\n";
+        assert_eq!(data_directory(conf).as_deref(), Some("/two"));
+        assert_eq!(data_directory(b"#data_directory = 'ConfigDir'\n"), None);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use longshore_codec::Layout;
 use longshore_io::{Stat, Via, Xattr};
 use longshore_pg::{Lineage, Lsn, Timeline};
 
-use crate::{Error, OwnLog};
+use crate::{Error, OwnLog, StandbyState};
 
 /// The adaptor that made a backup. The number is written to media and never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -226,6 +226,8 @@ pub struct SourceSummary {
     /// A time at which the copy was complete, by the server's clock, which also dates commits; microseconds since the
     /// Unix epoch. `None`: there is no server, or it could not be asked.
     pub complete_us: Option<i64>,
+    /// How the replay of a standby is; `None`: the source is no standby, or could not be asked.
+    pub standby: Option<StandbyState>,
 }
 
 /// The directory whose content a source's entries are.

@@ -81,6 +81,10 @@ pub enum Error {
     #[error("{} is not a readable SQLite database", path.display())]
     NotADatabase { path: PathBuf },
 
+    /// SQLite opens a file of this name by itself: a FIFO there stops it for good.
+    #[error("{} is not a regular file, and SQLite would open it", path.display())]
+    NotACompanion { path: PathBuf },
+
     /// Writers held their locks for the whole waiting time.
     #[error("{} stayed locked for {waited_s} seconds", path.display())]
     Busy { path: PathBuf, waited_s: u64 },
@@ -106,7 +110,7 @@ pub enum Error {
     #[error("{} was written to while it was read without a lock", path.display())]
     ChangedUnlocked { path: PathBuf },
 
-    /// A writer uses no locks, or its locks are not visible to us.
+    /// A writer uses no locks, or its locks are not visible to us, or it has the log of another name of the file.
     #[error("{} was written to while SQLite's lock on it was held", path.display())]
     ChangedLocked { path: PathBuf },
 
@@ -261,7 +265,12 @@ impl Error {
             Error::NotADatabase { .. } => {
                 "if it is encrypted or of another kind, stop its application and back it up as files:FILE"
             }
-            Error::Busy { .. } => "look for a long write transaction, or allow a longer wait",
+            Error::NotACompanion { .. } => {
+                "see with `ls -l` what it is, move it away, and run the backup again"
+            }
+            Error::Busy { .. } => {
+                "look for a long write transaction in its programs; run the backup again when it has ended"
+            }
             Error::HotJournal { .. } => {
                 "open the database once with its application, or with sqlite3 FILE 'SELECT 1 FROM sqlite_schema', which rolls the journal back; then back up again"
             }
@@ -278,7 +287,7 @@ impl Error {
                 "run the backup as the owner of the database, so that it can lock the database"
             }
             Error::ChangedLocked { .. } => {
-                "run the backup on the machine of its programs, with the path that they use; first stop any program that does not lock (nolock=1, unix-none)"
+                "run the backup on the machine of its programs, with the path that they use: another name of the file, a hard link or a mount of it, has another log; first stop any program that does not lock (nolock=1, unix-none)"
             }
             Error::WalDamaged { .. } => {
                 "check the database with: sqlite3 FILE 'PRAGMA integrity_check'; was its -wal file replaced?"

@@ -43,7 +43,9 @@ pub use door::{
 pub use error::{BaseRefusal, Error};
 pub use files::{RESTORE_LOCK, RESTORING};
 pub use options::{PostgresOptions, SourceOptions};
-pub use postgres::{ClosedLog, OwnLog, ServerBranch, close_log, home, identify};
+pub use postgres::{
+    ClosedLog, OwnLog, ServerBranch, StandbyDoubt, StandbyState, close_log, home, identify,
+};
 pub use spec::SourceSpec;
 pub use volumes::mount_points;
 

@@ -172,7 +172,7 @@ pub(crate) fn has_magic(storage: &dyn Storage, path: &Path) -> Result<bool, Erro
 }
 
 /// Whether the path is the data directory of a PostgreSQL server that runs or was killed.
-fn has_server(storage: &dyn Storage, path: &Path) -> bool {
+pub(crate) fn has_server(storage: &dyn Storage, path: &Path) -> bool {
     storage.dir(path).is_ok_and(|dir| {
         let is_file = |name: &str| {
             dir.stat(Path::new(name))

@@ -18,6 +18,8 @@ use longshore_media::record::RecordError;
 use longshore_pg::wal::{NotHistory, NotRecords, NotWal, WalName};
 use longshore_pg::{Lsn, SegmentName, Timeline};
 
+use super::doubt::{Cut, Parting};
+
 /// Errors of a WAL archive. Every variant names the file that an operator must look at.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -234,6 +236,10 @@ pub enum Error {
     #[error("{name} is not in the archive {}", archive.display())]
     Missing { name: WalName, archive: PathBuf },
 
+    /// The archive's listing shows it, and its store says that there is none.
+    #[error("{name} is listed in the archive {}, whose store answers that there is no such file", archive.display())]
+    Hidden { name: WalName, archive: PathBuf },
+
     /// The archive does not have it, but it has later ones: this is not the end of the WAL.
     #[error("{name} is missing in the archive {}, which has {next}", archive.display())]
     Gap {
@@ -272,6 +278,14 @@ pub enum Error {
         last: Lsn,
         followed: Timeline,
     },
+
+    /// Nobody has named a timeline, and two have transactions that the other lacks.
+    #[error("the archive {} has {parting}", archive.display())]
+    Parted { archive: PathBuf, parting: Parting },
+
+    /// Nobody has named a timeline, and a server would not come to the latest one.
+    #[error("{cut} ({})", archive.display())]
+    Cut { archive: PathBuf, cut: Cut },
 
     /// A file of the archive has changed.
     #[error("{} is damaged: {what}", path.display())]
@@ -344,6 +358,15 @@ impl From<longshore_bucket::Error> for Error {
 }
 
 impl Error {
+    /// The next step where it is not plain which timeline to follow.
+    fn way_hint(&self) -> &'static str {
+        match self {
+            Error::Parted { .. } => PARTED_HINT,
+            Error::Cut { .. } => CUT_HINT,
+            _ => OTHER_WAY_HINT,
+        }
+    }
+
     /// Whether somebody changed an encrypted file, for whose key there is an identity.
     pub fn is_tampering(&self) -> bool {
         use longshore_crypt::Error as Crypt;
@@ -505,6 +528,7 @@ impl Error {
                 "run the backup again after that expire has ended, or wait longer with --wal-wait"
             }
             Error::Missing { .. } => "`longshore wal list` shows the archive's segments",
+            Error::Hidden { .. } => HIDDEN_HINT,
             Error::Gap { .. } => GAP_HINT,
             Error::TablespaceTaken { .. } => {
                 "restore on another machine, or with --target-lsn before that record; `wal get --tablespaces-as-logged` in restore_command \
@@ -517,7 +541,7 @@ impl Error {
             Error::EndsBefore { .. } => {
                 "let the server archive its last segment (`select pg_switch_wal()`), or choose an earlier target"
             }
-            Error::OtherWay { .. } => OTHER_WAY_HINT,
+            Error::OtherWay { .. } | Error::Parted { .. } | Error::Cut { .. } => self.way_hint(),
             Error::Damaged { .. } => {
                 "take the file from another copy of the archive; a backup that ended later does not need it"
             }
@@ -604,11 +628,16 @@ impl Error {
     }
 }
 
-const OTHER_WAY_HINT: &str = "that timeline may be a restored copy's, or the new primary's: to restore the backup's own \
-    timeline, use --target-timeline current; `longshore wal list` shows what each has";
+const OTHER_WAY_HINT: &str = "if the server went on with that timeline, name it with --target-timeline: an older backup may lead to \
+    it. To restore the backup's own timeline, use --target-timeline current; `longshore wal list` shows what each has";
+const PARTED_HINT: &str = "name the right one: if the later timeline is a restored copy's, the other one's number with --target-timeline; \
+    if the database went on with it, --target-timeline latest";
+const CUT_HINT: &str = "bring the missing file back; or name the timeline on which the database went on with --target-timeline";
 const OTHER_HINT: &str = "if this is a standby (archive_mode = always) after a promotion, wait: PostgreSQL repeats the push, and it \
                  succeeds once pg_wal has the new timeline's history. Otherwise two servers archive on one timeline: run \
                  `longshore wal create --archive NEW` for this one, name NEW in its archive_command, and make a full backup there";
+const HIDDEN_HINT: &str = "a cache between here and the store may keep the answer of a time before the file was there: run the \
+                 command again in some minutes, or name the store itself in `endpoint`; `longshore wal list --verify` reads the file";
 const GAP_HINT: &str = "archive the missing segment, for instance from the old server's pg_wal. If the target is before it, \
                  set recovery_prefetch = off (PostgreSQL 15 and later prefetch); --to-gap ends recovery before it";
 const COPY_HINT: &str = "rename the archive that is copied to, and copy again: it then begins with the WAL that the copied \

@@ -21,7 +21,7 @@ use longshore_io::{crc32c, crc32c_join};
 use longshore_pg::wal::{History, WalName};
 use longshore_pg::{Lsn, SegmentName, Timeline};
 
-use super::place::{directory, is_in_bucket};
+use super::place::{directory, directory_of, is_in_bucket};
 use super::{Error, WalArchive, staged};
 
 /// Consecutive segments of one timeline.
@@ -102,6 +102,16 @@ impl WalArchive {
     /// Errors: `NothingYet`, `Io`.
     pub fn runs(&self) -> Result<Vec<Run>, Error> {
         self.runs_without(&Lost::default())
+    }
+
+    /// The segment with the greatest LSN, on a timeline up to this one; `None`: of all.
+    ///
+    /// Errors: `NothingYet`, `Io`.
+    pub fn newest(&self, until: Option<Timeline>) -> Result<Option<SegmentName>, Error> {
+        let size = self.identified()?.segment_size;
+        let runs = self.runs()?.into_iter().map(|run| run.span.last);
+        let known = runs.filter(|name| until.is_none_or(|until| name.timeline <= until));
+        Ok(known.max_by_key(|name| name.start(size)))
     }
 
     /// The existing segments but the lost ones, by timeline and LSN.
@@ -340,15 +350,32 @@ impl WalArchive {
         Ok(held)
     }
 
-    /// The first segment after `name` on its timeline.
-    pub fn later(&self, name: SegmentName) -> Result<Option<SegmentName>, Error> {
+    /// Makes sure that the archive has no file of this name, which its store did not give: no listing shows it. A cache
+    /// before a store, and a client of NFS, may go on to say for a while that there is none.
+    ///
+    /// Returns the first later segment of a segment's timeline: with one, this is a gap.
+    ///
+    /// Errors: `Hidden` if a listing shows it; `Store`, `Io`.
+    pub fn absent(&self, name: WalName) -> Result<Option<SegmentName>, Error> {
+        let hidden = || Error::Hidden {
+            name,
+            archive: self.path().to_owned(),
+        };
+        let WalName::Segment(segment) = name else {
+            let names = self.names(&directory_of(name), false)?;
+            return match names.iter().any(|stored| stored.name == name) {
+                true => Err(hidden()),
+                false => Ok(None),
+            };
+        };
         for (timeline, high) in self.directories()? {
-            if timeline != name.timeline || high < name.high {
+            if timeline != segment.timeline || high < segment.high {
                 continue;
             }
             for stored in self.files(timeline, high, false)? {
                 match stored.name {
-                    WalName::Segment(found) if found > name => return Ok(Some(found)),
+                    WalName::Segment(found) if found == segment => return Err(hidden()),
+                    WalName::Segment(found) if found > segment => return Ok(Some(found)),
                     _ => {}
                 }
             }

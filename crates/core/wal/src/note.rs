@@ -70,7 +70,8 @@ impl PushedNote {
         }
         let crc = crc32c(&bytes[..LEN - 4]);
         bytes[LEN - 4..].copy_from_slice(&crc.to_le_bytes());
-        let file = dir.open(&path, OpenHow::CreateNew)?;
+        // Programs that walk through the server's directory as its user, as `pg_rewind` does, have to read it.
+        let file = dir.create_for_its_owner(&path)?;
         file.write_all_at(&bytes, 0, Via::Cache)
     }
 

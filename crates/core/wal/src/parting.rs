@@ -8,44 +8,66 @@
 //! - A timeline on which nothing ended after the other began is never told: a fail-over, or a return to an earlier moment.
 //! - A timeline whose transactions cannot be read is told, not skipped. So is one with a transaction in the very second in which the
 //!   other began, if a checkpoint began it: a checkpoint tells its time in whole seconds.
+//! - A target time before the followed timeline began is told, too, if the left one has a transaction up to it: the database had
+//!   that then.
+//! - With a backup that was made behind the parting, a timeline that was left is told only if a transaction ended there after the
+//!   backup was complete: older ones were given up before it.
 //! - Headers and a few segments are read, never all WAL.
 //!
 //! Leaves to others: which timeline is followed (`replay.rs`), and refusing (the program).
 
 use std::io;
 
-use longshore_pg::wal::{History, Records, WalName, latest_end_within, opened};
+use longshore_pg::wal::{History, Records, WalName, first_end_within, latest_end_within, opened};
 use longshore_pg::{Lsn, Recovery, RecoveryTarget, SegmentName, Timeline, TimelineChoice};
 
+use super::doubt::Parting;
 use super::{Error, LogRange, WalArchive};
 
 /// The most segments that are searched for a transaction.
 const LOOK_MAX: u64 = 16;
 
-/// Two timelines of which each has WAL that the other lacks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Parting {
-    /// The timeline that a recovery follows.
-    pub followed: Timeline,
-    /// The timeline that was left, and that has newer transactions.
-    pub left: Timeline,
-    /// The first LSN that is not on both.
-    pub at: Lsn,
-    /// The archive's ends on both.
-    pub followed_end: Lsn,
-    pub left_end: Lsn,
-    /// When the followed one began; microseconds since 1970. `None`: that cannot be read.
-    pub began_us: Option<i64>,
-    /// When the last transaction on the left one ended. `None`: that cannot be read.
-    pub left_us: Option<i64>,
-}
-
 impl WalArchive {
+    /// Refuses the latest timeline, where nobody has named it, if it leaves one with newer transactions, as a copy does that was
+    /// promoted and archives; and if the way to a later one is cut. `log`: the backup's, which was complete at `complete_us`, in
+    /// microseconds since 1970.
+    ///
+    /// Errors: `Parted`, `Cut`; those of [`WalArchive::runs`] and [`WalArchive::history`].
+    pub fn check_plain(
+        &self,
+        log: &LogRange,
+        complete_us: i64,
+        recovery: &Recovery,
+    ) -> Result<(), Error> {
+        let Some(timeline) = Timeline::new(log.last_timeline) else {
+            return Ok(());
+        };
+        if recovery.timeline != TimelineChoice::Plain {
+            return Ok(());
+        }
+        let archive = self.path().to_owned();
+        if recovery.target != Some(RecoveryTarget::Immediate)
+            && let Some(cut) = self.cut(timeline, Lsn(log.last_lsn))?
+        {
+            return Err(Error::Cut { archive, cut });
+        }
+        match self.parting(log, complete_us, recovery)? {
+            None => Ok(()),
+            Some(parting) => Err(Error::Parted { archive, parting }),
+        }
+    }
+
     /// The timeline that the latest one leaves although newer transactions ended there; `None`: following the latest one loses
-    /// none of those. `log`: the backup's. A target on both timelines needs neither.
+    /// none of those. `log`: the backup's, which was complete at `complete_us`, in microseconds since 1970. A target on both
+    /// timelines needs neither.
     ///
     /// Errors: those of [`WalArchive::runs`] and [`WalArchive::history`].
-    pub fn parting(&self, log: &LogRange, recovery: &Recovery) -> Result<Option<Parting>, Error> {
+    pub fn parting(
+        &self,
+        log: &LogRange,
+        complete_us: i64,
+        recovery: &Recovery,
+    ) -> Result<Option<Parting>, Error> {
         let Some(own) = Timeline::new(log.last_timeline) else {
             return Ok(None);
         };
@@ -60,11 +82,19 @@ impl WalArchive {
                 continue;
             };
             let left_end = self.end(&history)?;
-            // Of a timeline that the backup is not on nothing can be recovered with it.
-            if !history.passes(own, last) || at < last || left_end <= at {
+            if left_end <= at {
                 continue;
             }
-            if self.is_before(recovery, &history, (last, at))? {
+            if !history.passes(own, last) || at < last {
+                // Nothing of that timeline can be recovered with this backup: another one is needed, if it is the right one.
+                let is_newer = match self.ended(&history, at, left_end)? {
+                    Ended::At(us) => us > complete_us,
+                    Ended::None | Ended::Unread => false,
+                };
+                if !is_newer || recovery.target == Some(RecoveryTarget::Immediate) {
+                    continue;
+                }
+            } else if self.is_before(recovery, &history, (last, at))? {
                 continue;
             }
             let began_us = self.began(next, at)?;
@@ -73,8 +103,17 @@ impl WalArchive {
                 Ended::None => continue,
                 Ended::Unread => None,
             };
+            let is_between = match (&recovery.target, began_us) {
+                // Before the followed one began: what the left one has up to then was there at that time.
+                (Some(RecoveryTarget::Time(us)), Some(began)) if *us < began => {
+                    let first = self.first_ended(&history, at, left_end)?;
+                    first.is_some_and(|first| first <= *us)
+                }
+                _ => false,
+            };
             if let (Some(began), Some(ended)) = (began_us, left_us)
                 && ended <= began
+                && !is_between
             {
                 continue;
             }
@@ -144,6 +183,28 @@ impl WalArchive {
             }
         }
         Ok(Ended::Unread)
+    }
+
+    /// The end of the first transaction of the WAL from `start` to `end` on `history`; `None` if none is found, or it cannot be read.
+    fn first_ended(&self, history: &History, start: Lsn, end: Lsn) -> Result<Option<i64>, Error> {
+        let size = self.identified()?.segment_size.bytes();
+        let first = start.0 / size * size;
+        for at in (0..LOOK_MAX).map(|n| first.saturating_add(n * size)) {
+            if at >= end.0 {
+                break;
+            }
+            let to = Lsn(at.saturating_add(size)).min(end);
+            let Ok(names) = self.segments(history, Lsn(at), to) else {
+                break;
+            };
+            let Some(records) = names.first().and_then(|name| self.records(*name, Lsn(at))) else {
+                break;
+            };
+            if let Some(us) = first_end_within(records, start, to) {
+                return Ok(Some(us));
+            }
+        }
+        Ok(None)
     }
 
     /// When a server opened on `timeline`, which begins at `at`.

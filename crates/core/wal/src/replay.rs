@@ -3,13 +3,17 @@
 //! Invariants
 //! - A gap within the backup's own WAL, without which it is worthless, is told apart from one after it.
 //! - Nothing is refused here.
-//! - The latest timeline is found as PostgreSQL finds it: number by number, until a history file is missing.
+//! - The latest timeline is found as PostgreSQL finds it: number by number, until a history file is missing. Later timelines
+//!   that descend from a backup all the same are told, since a server does not come to them.
 //!
 //! Leaves to others: the proof before a restore (`proof.rs`).
+
+use std::collections::BTreeSet;
 
 use longshore_pg::wal::History;
 use longshore_pg::{Lsn, SegmentSize, Timeline, TimelineChoice};
 
+use super::doubt::Cut;
 use super::{Error, LogRange, Lost, Run, Span, WalArchive};
 
 /// The WAL that the archive has for a backup.
@@ -24,9 +28,38 @@ pub struct Replay {
     pub missing_to_consistency: Vec<Span>,
     /// Segments missing between the first LSN and the end: replay stops before the first of these.
     pub missing_to_end: Vec<Span>,
+    /// Why a server does not come to [`Replay::timeline`] of itself.
+    pub cut: Option<Cut>,
 }
 
 impl WalArchive {
+    /// The latest timeline that descends from this LSN and to which a recovery from `timeline` does not come of itself.
+    ///
+    /// Errors: those of [`WalArchive::runs`] and [`WalArchive::history`].
+    pub fn cut(&self, timeline: Timeline, from: Lsn) -> Result<Option<Cut>, Error> {
+        let reached = self.latest_after(timeline)?;
+        let known: BTreeSet<Timeline> = self.histories()?.into_iter().collect();
+        let runs = self.runs()?;
+        let archived = runs.iter().map(|run| run.span.last.timeline);
+        let all: BTreeSet<Timeline> = known.iter().copied().chain(archived).collect();
+        for beyond in all.into_iter().rev().take_while(|later| *later > reached) {
+            // Where a timeline comes from that has no history cannot be told.
+            let descends = match known.contains(&beyond) {
+                true => self.history(beyond)?.passes(timeline, from),
+                false => true,
+            };
+            let missing = Timeline::new(reached.number().saturating_add(1));
+            if let Some(missing) = missing.filter(|_| descends) {
+                return Ok(Some(Cut {
+                    reached,
+                    missing,
+                    beyond,
+                }));
+            }
+        }
+        Ok(None)
+    }
+
     /// How far a backup that needs this WAL can be replayed. A backup that holds its own WAL (`included`) needs the
     /// archive only from the segment after its last LSN on.
     ///
@@ -61,6 +94,7 @@ impl WalArchive {
             end,
             missing_to_consistency: self.missing_or_lost(&history, (from, last), lost)?,
             missing_to_end: self.missing_or_lost(&history, (from, end.max(last)), lost)?,
+            cut: self.cut(first, last.max(Lsn(log.first_lsn)))?,
         }))
     }
 
@@ -78,7 +112,7 @@ impl WalArchive {
     /// Errors: those of [`WalArchive::history`].
     pub fn way(&self, choice: TimelineChoice, from: Timeline) -> Result<History, Error> {
         self.history(match choice {
-            TimelineChoice::Latest => self.latest_after(from)?,
+            TimelineChoice::Plain | TimelineChoice::Latest => self.latest_after(from)?,
             TimelineChoice::Current => from,
             TimelineChoice::Number(number) => number,
         })

@@ -26,7 +26,7 @@ use super::claims::{self, Id};
 use super::gift;
 use super::record_lock;
 use super::stat::stat_from;
-use crate::storage::{File, OpenHow, Stat, Via};
+use crate::storage::{File, OpenHow, Stat, Via, ZeroedSpace};
 
 /// The alignment of addresses, offsets and lengths that suffices for `O_DIRECT` on every device we know.
 const ALIGN: usize = 4096;
@@ -339,11 +339,15 @@ impl FileWrite for HostFile {
         Ok(())
     }
 
-    fn punch(&self, range: Range<u64>) -> io::Result<bool> {
+    fn zero(&self, range: Range<u64>, space: ZeroedSpace) -> io::Result<bool> {
         let Some(len) = range.end.checked_sub(range.start).filter(|len| *len > 0) else {
             return Ok(true);
         };
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let kind = match space {
+            ZeroedSpace::Freed => FallocateFlags::PUNCH_HOLE,
+            ZeroedSpace::Kept => FallocateFlags::ZERO_RANGE,
+        };
+        let flags = kind | FallocateFlags::KEEP_SIZE;
         let call = || rustix::fs::fallocate(self.fd(), flags, range.start, len);
         match rustix::io::retry_on_intr(call) {
             // A block device accepts only whole blocks.

@@ -59,10 +59,10 @@ pub(super) fn read(at: &At<'_>) -> io::Result<Xattrs> {
         names => names?,
     };
     let mut found = Xattrs::default();
-    let mut names: Vec<&[u8]> = names
-        .split(|byte| *byte == 0)
-        .filter(|name| Xattr::is_kept(name))
-        .collect();
+    let names = names.split(|byte| *byte == 0).filter(|n| !n.is_empty());
+    let (mut names, unkept): (Vec<&[u8]>, Vec<&[u8]>) = names.partition(|n| Xattr::is_kept(n));
+    let told = unkept.into_iter().filter(|n| !Xattr::is_signature(n));
+    found.unkept = told.map(<[u8]>::to_vec).collect();
     names.sort_unstable();
     for name in names {
         let get = |buf: &mut [u8]| rustix::fs::lgetxattr(&*path, OsStr::from_bytes(name), buf);

@@ -22,7 +22,7 @@ use super::fault::Op;
 use super::shared::SharedState;
 use super::state::{Power, State, errno};
 use super::tree::Ino;
-use crate::storage::{Attributes, OpenHow, Stat, Via};
+use crate::storage::{Attributes, OpenHow, Stat, Via, ZeroedSpace};
 
 pub(super) struct SimFile {
     disk: SharedState,
@@ -181,8 +181,8 @@ impl FileWrite for SimFile {
         }
     }
 
-    /// Punching is a step: a write of zeros, which can be torn like any write.
-    fn punch(&self, wanted: Range<u64>) -> io::Result<bool> {
+    /// A step: a write of zeros, which can be torn like any write.
+    fn zero(&self, wanted: Range<u64>, _space: ZeroedSpace) -> io::Result<bool> {
         if self.how == OpenHow::Read {
             return Err(errno(libc::EBADF));
         }

@@ -16,7 +16,7 @@ use std::thread::{self, ThreadId};
 
 use longshore_io::{
     Attributes, Dir, DirAttributes, DirChange, DirIdentity, DirRead, DirSync, File, FileAttributes,
-    FileKind, FileLock, FileRead, FileWrite, OpenHow, Stat, Storage, Via,
+    FileKind, FileLock, FileRead, FileWrite, OpenHow, Stat, Storage, Via, ZeroedSpace,
 };
 
 use crate::suite::alone::{self, Lone};
@@ -54,8 +54,9 @@ lies! {
     SeesNoHole breaks data_is_found_around_holes;
     ReservesByLength breaks allocating_leaves_the_length_alone;
     FreesTheEnd breaks giving_unwritten_space_back_leaves_what_was_written;
-    PunchesMore breaks a_punched_range_reads_as_zeros_and_nothing_beside_it;
-    PunchesNothing breaks a_punched_range_reads_as_zeros_and_nothing_beside_it;
+    PunchesMore breaks a_zeroed_range_reads_as_zeros_and_nothing_beside_it;
+    PunchesNothing breaks a_zeroed_range_reads_as_zeros_and_nothing_beside_it;
+    ZeroesMore breaks a_zeroed_range_reads_as_zeros_and_nothing_beside_it;
     DropsTheFile breaks dropping_the_cache_changes_no_byte;
     LosesOtherThreads breaks many_threads_write_one_file_at_once;
     LocksForNobody breaks a_lock_is_given_to_its_holder_again;
@@ -434,11 +435,14 @@ impl FileWrite for LyingFile {
         }
     }
 
-    fn punch(&self, range: Range<u64>) -> io::Result<bool> {
-        match self.lie {
-            Lie::PunchesNothing => Ok(true),
-            Lie::PunchesMore => self.inner.punch(range.start.saturating_sub(1)..range.end),
-            _ => self.inner.punch(range),
+    fn zero(&self, range: Range<u64>, space: ZeroedSpace) -> io::Result<bool> {
+        let wider = range.start.saturating_sub(1)..range.end;
+        match (self.lie, space) {
+            (Lie::PunchesNothing, _) => Ok(true),
+            (Lie::PunchesMore, ZeroedSpace::Freed) | (Lie::ZeroesMore, ZeroedSpace::Kept) => {
+                self.inner.zero(wider, space)
+            }
+            _ => self.inner.zero(range, space),
         }
     }
 

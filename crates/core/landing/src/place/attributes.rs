@@ -14,9 +14,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use longshore_io::{
-    ACL_ACCESS, ACL_DEFAULT, Attributes, CAPABILITY, Dir, FileKind, LABEL, USER, Xattr,
-};
+use longshore_io::{ACL_ACCESS, ACL_DEFAULT, Attributes, CAPABILITY, Dir, FileKind, USER, Xattr};
 use longshore_media::{Entry, EntryKind};
 use parking_lot::Mutex;
 
@@ -125,7 +123,7 @@ impl LostAttributes {
 
     fn note(&self, path: &Path, xattr: &[u8], error: &io::Error) {
         let mut found = self.0.lock();
-        found.count += u64::from(xattr != LABEL);
+        found.count += u64::from(!Xattr::is_label(xattr));
         let what = || format!("{}: {error}", String::from_utf8_lossy(xattr));
         match xattr == ACL_ACCESS || xattr == ACL_DEFAULT {
             true => found.lists.add(path, what),
@@ -259,7 +257,7 @@ impl WantedAttributes {
             if let Err(error) = dir.set_xattr(name, xattr) {
                 // The system may already have set the same label.
                 let has_it = |dir: &dyn Dir| dir.xattrs(name).is_ok_and(|x| x.read.contains(xattr));
-                if xattr.name == LABEL && has_it(dir) {
+                if Xattr::is_label(&xattr.name) && has_it(dir) {
                     continue;
                 }
                 refused |= xattr.name == ACL_ACCESS;
@@ -275,7 +273,7 @@ impl WantedAttributes {
         let found = dir.xattrs(name).unwrap_or_default();
         for found in found.read {
             let is_wanted = self.xattrs.iter().any(|xattr| xattr.name == found.name);
-            if !is_wanted && found.name != LABEL {
+            if !is_wanted && !Xattr::is_label(&found.name) {
                 dir.remove_xattr(name, &found.name)?;
             }
         }

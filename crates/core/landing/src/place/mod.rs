@@ -60,7 +60,7 @@ pub use self::layout::{DELTA, DELTA_CONTROL, LOST_AND_FOUND};
 use self::layout::{DISPLACED, GONE, MOVING_NEW};
 pub use self::names::standing;
 use self::partial_file::{OPEN_MAX, PartialFile};
-pub use self::root::RootWish;
+pub use self::root::{OwnDirectory, RootWish};
 pub use self::swap::{check_above, refuse_foreign_log};
 pub use self::watch::{EACH_MAX, OpenFiles};
 use crate::error::Error;

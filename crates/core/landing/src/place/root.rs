@@ -18,14 +18,33 @@ use crate::error::Error;
 /// The mode of a directory that is its owner's alone.
 const CLOSED: u32 = 0o700;
 
+/// The directory that a set's names were in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OwnDirectory {
+    OfTree,
+    /// Of single files or several paths, of which each kept its own attributes alone.
+    AroundFiles,
+    AroundDatabase,
+}
+
+impl OwnDirectory {
+    fn words(self) -> &'static str {
+        match self {
+            OwnDirectory::OfTree => "the tree's own directory",
+            OwnDirectory::AroundFiles => "the directory that its paths were in",
+            OwnDirectory::AroundDatabase => "the directory that its database was in",
+        }
+    }
+}
+
 /// The attributes of the target directory, if the restore makes it.
 #[derive(Debug, Clone, Default)]
 pub enum RootWish {
     /// Those that the system gives it.
     #[default]
     Usual,
-    /// Nobody but its owner may enter: what the tree's own directory had is not known.
-    Closed,
+    /// Nobody but its owner may enter: what this directory had is not known.
+    Closed(OwnDirectory),
     /// Those of the tree's own directory.
     Known(WantedAttributes),
 }
@@ -51,9 +70,10 @@ impl Target {
         let path = self.path.clone();
         let path = path.display();
         match (&self.root, self.ground.is_new()) {
-            (RootWish::Usual, _) | (RootWish::Closed, false) => {}
-            (RootWish::Closed, true) => self.lost.remark(format!(
-                "the set does not tell the mode of the tree's own directory: {path} is open to its owner alone (chmod widens it)"
+            (RootWish::Usual, _) | (RootWish::Closed(_), false) => {}
+            (RootWish::Closed(of), true) => self.lost.remark(format!(
+                "the set does not tell the mode of {}: {path} is open to its owner alone (chmod widens it)",
+                of.words()
             )),
             (RootWish::Known(wanted), false) => {
                 if let Some(note) = self.differs(wanted) {

@@ -18,4 +18,7 @@ pub use made::MadeTablespace;
 pub use name::WalName;
 pub use page::{NotWal, PAGE_HEADER_LEN, SegmentHeader, WAL_MAGICS, is_page_at, page_timeline};
 pub use records::{NotRecords, Records, WalRecord, segments, segments_in};
-pub use transactions::{EPOCH_US, end_of_transaction, latest_end, latest_end_within, opened};
+pub use transactions::{
+    EPOCH_US, Ends, end_of_transaction, ends_from, first_end_within, latest_end, latest_end_within,
+    opened,
+};

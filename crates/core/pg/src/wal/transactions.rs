@@ -57,6 +57,48 @@ pub fn latest_end_within<R: FnMut(Lsn, &mut [u8]) -> io::Result<()>>(
     latest
 }
 
+/// The time at which the first transaction ended whose end begins at `from` or later, and before `to`; `None` if none ended, as
+/// far as the WAL can be read.
+pub fn first_end_within<R: FnMut(Lsn, &mut [u8]) -> io::Result<()>>(
+    mut records: Records<R>,
+    from: Lsn,
+    to: Lsn,
+) -> Option<i64> {
+    while let Ok(Some(record)) = records.next(to, is_end) {
+        if let Some(us) = ended(&record).filter(|_| record.at >= from) {
+            return Some(us);
+        }
+    }
+    None
+}
+
+/// The transactions that ended in some WAL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ends {
+    /// When the first one ended; microseconds since 1970.
+    pub first_us: i64,
+    /// Where the record begins that ended the last one.
+    pub last: Lsn,
+}
+
+/// The transactions whose ends begin at `from` or later; `None` if none ended, as far as the WAL can be read.
+pub fn ends_from<R: FnMut(Lsn, &mut [u8]) -> io::Result<()>>(
+    mut records: Records<R>,
+    from: Lsn,
+) -> Option<Ends> {
+    let mut found: Option<Ends> = None;
+    while let Ok(Some(record)) = records.next(Lsn(u64::MAX), is_end) {
+        if let Some(us) = ended(&record).filter(|_| record.at >= from) {
+            let first_us = found.map_or(us, |found| found.first_us);
+            found = Some(Ends {
+                first_us,
+                last: record.at,
+            });
+        }
+    }
+    found
+}
+
 /// When a server opened on a new timeline, of the first record at `from` or later that says so; microseconds since 1970, and the
 /// begin of its second if that record is a checkpoint. `None` if the WAL has no such record, as far as it can be read.
 pub fn opened<R: FnMut(Lsn, &mut [u8]) -> io::Result<()>>(

@@ -33,9 +33,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longshore_io::Storage;
+use longshore_pg::PID_FILE;
 use parking_lot::Mutex;
 
 use crate::attributes::Attributes;
+use crate::spec::has_server;
 use crate::tally::{SPECIAL_LEFT_OUT, Tally};
 use crate::{
     Description, Entry, Error, Source, SourceKind, SourceOptions, SourceRoot, SourceSummary,
@@ -51,6 +53,8 @@ pub(crate) struct Files {
     root: SourceRoot,
     /// Attributes of the root that cannot be read.
     unread: Attributes,
+    /// Data directories of PostgreSQL servers above the roots.
+    servers: Tally,
     walks: Vec<Mutex<Walk>>,
 }
 
@@ -63,6 +67,19 @@ impl Files {
         let plan = roots::plan(&*storage, paths, &options.volume_map)?;
         let mut unread = Attributes::default();
         let root = plan.root(&mut unread)?;
+        let mut servers = Tally::default();
+        for tree in &plan.trees {
+            let at = tree.host_path(Path::new(""));
+            let mut above = at.ancestors().skip(1);
+            let Some(data) = above.find(|above| has_server(&*storage, above)) else {
+                continue;
+            };
+            if options.refuse_servers {
+                let path = data.to_owned();
+                return Err(Error::RunningServer { path });
+            }
+            servers.add(&data.join(PID_FILE));
+        }
         let description = Description {
             kind: SourceKind::Files,
             database: options.database.clone().unwrap_or(plan.name),
@@ -96,6 +113,7 @@ impl Files {
             trees: plan.trees,
             root,
             unread,
+            servers,
             walks,
         })
     }
@@ -122,6 +140,7 @@ impl Source for Files {
             tree.check_named(&*self.storage)?;
         }
         let (mut all, mut databases) = (Notes::default(), Tally::default());
+        all.servers.merge(self.servers);
         all.attributes.merge(self.unread);
         for walk in self.walks {
             let walk = walk.into_inner();
@@ -129,6 +148,8 @@ impl Source for Files {
             let notes = walk.notes;
             all.special.merge(notes.special);
             all.restoring.merge(notes.restoring);
+            all.mixed.merge(notes.mixed);
+            all.is_mixed |= notes.is_mixed;
             all.swapped.merge(notes.swapped);
             all.vanished.merge(notes.vanished);
             all.gone.merge(notes.gone);
@@ -136,6 +157,7 @@ impl Source for Files {
             all.unlinked.merge(notes.unlinked);
             all.logs.merge(notes.logs);
             all.servers.merge(notes.servers);
+            all.clusters.merge(notes.clusters);
             all.attributes.merge(notes.attributes);
             all.deep.merge(notes.deep);
             all.long.merge(notes.long);
@@ -148,6 +170,10 @@ impl Source for Files {
             ),
             all.long.warning(
                 "names have paths of more than 4095 bytes and are not in the backup",
+            ),
+            all.mixed.warning(
+                "directories are as a killed restore left them: old files and new ones, and some are in .longshore-restoring/old alone; repeat \
+                 the restore, then the backup",
             ),
             all.vanished
                 .warning("directories vanished before they were read"),
@@ -168,6 +194,10 @@ impl Source for Files {
             all.servers.warning(
                 "PostgreSQL servers run there or were killed; only postgres://... backs up a running server",
             ),
+            all.clusters.warning(
+                "links lead from PostgreSQL data directories to their tablespaces or pg_wal: these are in the backup only if they were named, \
+                 too, and a restored copy has links to the original's; postgres://... backs up whole clusters",
+            ),
         ];
         let notes = [
             all.special.warning(SPECIAL_LEFT_OUT),
@@ -179,6 +209,7 @@ impl Source for Files {
                 "SQLite databases were copied as plain files, with their logs: each is consistent only if no program \
                  wrote to it during the backup; sqlite:FILE backs up a database in use",
             ),
+            all.attributes.notes(),
         ];
         Ok(SourceSummary {
             notes: notes.into_iter().flatten().collect(),
@@ -187,7 +218,7 @@ impl Source for Files {
                 .flatten()
                 .chain(all.attributes.warnings())
                 .collect(),
-            damaged: left_out.is_some() || vanished.is_some(),
+            damaged: left_out.is_some() || vanished.is_some() || all.is_mixed,
             left_out,
             vanished,
             ..SourceSummary::default()

@@ -16,13 +16,15 @@ use longshore_io::{Dir, FileKind, Stat, Storage};
 
 use crate::attributes::Attributes;
 use crate::reading::is_missing;
-use crate::spec::has_magic;
 use crate::volumes::Volumes;
 use crate::{Error, SourceRoot, Volume};
 
 /// A restore's own directory in its target. It has names of before a restore and files that are not whole, and no restore
 /// writes to it.
 pub const RESTORING: &str = ".longshore-restoring";
+/// The directory in it of names that the restore has displaced, and the journal of a switch of single names.
+const DISPLACED: &str = "old";
+const SWITCH: &str = "moving";
 /// The file in it that a restore keeps locked while it runs.
 pub const RESTORE_LOCK: &str = "lock";
 
@@ -159,7 +161,7 @@ pub(super) fn plan(
         let volume = volumes.of(&root.canonical, root.stat.dev);
         if root.stat.kind == FileKind::File {
             let start = file_start(storage, root)?;
-            for companion in companions(storage, root, &given, &start) {
+            for companion in companions(root, &given, &start) {
                 begin(volume, companion);
             }
             begin(volume, start);
@@ -293,6 +295,13 @@ fn dir_starts(
     Ok((tree, starts))
 }
 
+/// Whether `dir` has names that a restore has displaced, or is exchanging: a killed one leaves it so.
+pub(super) fn has_displaced(dir: &dyn Dir) -> bool {
+    let own = Path::new(RESTORING);
+    let old = dir.dir(&own.join(DISPLACED)).and_then(|old| old.list());
+    old.is_ok_and(|mut names| names.next().is_some()) || dir.stat(&own.join(SWITCH)).is_ok()
+}
+
 /// Whether a restore into `dir` runs on this machine: a killed one's lock has ended.
 pub(super) fn is_restored_to(dir: &dyn Dir) -> bool {
     let lock = dir.open_to_lock(&Path::new(RESTORING).join(RESTORE_LOCK));
@@ -340,22 +349,14 @@ fn file_start(storage: &dyn Storage, file: &RequestedRoot) -> Result<Start, Erro
 }
 
 /// The files of a SQLite database next to it: without them, the copy may be a state that never existed.
-fn companions(
-    storage: &dyn Storage,
-    file: &RequestedRoot,
-    given: &[RequestedRoot],
-    start: &Start,
-) -> Vec<Start> {
+fn companions(file: &RequestedRoot, given: &[RequestedRoot], start: &Start) -> Vec<Start> {
     let Start::File {
         root, name, entry, ..
     } = start
     else {
         return Vec::new();
     };
-    // If another backup in this process holds the file, the later read reports that.
-    if !has_magic(storage, &file.canonical).unwrap_or(false) {
-        return Vec::new();
-    }
+    // By name alone: an encrypted database does not begin as others do.
     let beside = |path: &Path, suffix: &str| {
         let mut path = path.as_os_str().to_owned();
         path.push(suffix);

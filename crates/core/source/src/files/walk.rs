@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 
 use super::content::{FileContent, Names};
 use super::listing::{End, Listing, NAMES_MAX};
-use super::roots::{RESTORING, Root, Start, is_restored_to};
+use super::roots::{RESTORING, Root, Start, has_displaced, is_restored_to};
 use crate::attributes::Attributes;
 use crate::reading::is_missing;
 use crate::tally::Tally;
@@ -45,6 +45,9 @@ const SWAPS_MAX: u32 = 3;
 
 /// The file that every data directory of PostgreSQL has.
 const VERSION_FILE: &str = "PG_VERSION";
+/// The directories of a data directory in which a cluster has its WAL, by the major version, and its links to tablespaces.
+const WAL_DIRS: [&str; 2] = ["pg_wal", "pg_xlog"];
+const SPACES_DIR: &str = "pg_tblspc";
 /// Memory for hard links in the walk of one volume, whatever the tree contains.
 const LINKS_BYTES_MAX: usize = 32 << 20;
 
@@ -77,6 +80,10 @@ pub(super) struct Notes {
     pub(super) special: Tally,
     /// Names of restores' own directories, which no restore could bring back.
     pub(super) restoring: Tally,
+    /// Targets in which a restore was killed while it replaced names.
+    pub(super) mixed: Tally,
+    /// Whether a root is one.
+    pub(super) is_mixed: bool,
     pub(super) vanished: Tally,
     /// Names that were gone when they were looked at.
     pub(super) gone: Tally,
@@ -93,6 +100,8 @@ pub(super) struct Notes {
     pub(super) long: Tally,
     /// Data directories of PostgreSQL servers, recognised by a file that exists only while the server runs.
     pub(super) servers: Tally,
+    /// Links from data directories of PostgreSQL to parts of their clusters.
+    pub(super) clusters: Tally,
 }
 
 impl Walk {
@@ -224,6 +233,11 @@ impl Walk {
             let path = root.host_path(path.parent().unwrap_or(&path));
             return Err(Error::BeingRestored { path });
         }
+        if name.as_os_str() == RESTORING && has_displaced(dir) {
+            let target = path.parent().unwrap_or(&path);
+            self.notes.mixed.add(&root.host_path(target));
+            self.notes.is_mixed |= entry.as_os_str() == RESTORING;
+        }
         if entry.as_os_str() == RESTORING {
             self.notes.restoring.add(&root.host_path(&path));
             return Ok(None);
@@ -246,10 +260,13 @@ impl Walk {
                 }))
             }
             FileKind::Symlink => match dir.read_link(name) {
-                Ok(target) => Ok(Some(Entry {
-                    xattrs: self.xattrs(dir, name, &path),
-                    ..Entry::named(entry, EntryKind::Symlink { target }, &stat)
-                })),
+                Ok(target) => {
+                    self.note_cluster_link(dir, name, &root.host_path(&path));
+                    Ok(Some(Entry {
+                        xattrs: self.xattrs(dir, name, &path),
+                        ..Entry::named(entry, EntryKind::Symlink { target }, &stat)
+                    }))
+                }
                 Err(e) if is_missing(&e) => {
                     self.note_gone(name, &path);
                     Ok(None)
@@ -316,6 +333,24 @@ impl Walk {
             content,
             ..Entry::named(entry, EntryKind::File, stat)
         })
+    }
+
+    /// Notes the link at `path`, `name` in `dir`, if it leads from a data directory of PostgreSQL to a part of the cluster.
+    fn note_cluster_link(&mut self, dir: &dyn Dir, name: &Path, path: &Path) {
+        let is_data = |dir: &dyn Dir| {
+            let version = dir.stat(Path::new(VERSION_FILE));
+            version.is_ok_and(|stat| stat.kind == FileKind::File)
+        };
+        let is_wal = WAL_DIRS.iter().any(|wal| name == Path::new(wal));
+        let above = || self.levels.len().checked_sub(2).map(|i| &self.levels[i]);
+        let is_space = || {
+            let parent = path.parent().and_then(Path::file_name);
+            parent.is_some_and(|parent| parent == SPACES_DIR)
+                && above().is_some_and(|level| is_data(&*level.dir))
+        };
+        if (is_wal && is_data(dir)) || is_space() {
+            self.notes.clusters.add(path);
+        }
     }
 
     /// Notes the file at `path` that a server has while it runs, `name` in `dir`. Errors: [`Error::RunningServer`] where

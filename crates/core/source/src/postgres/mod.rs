@@ -41,6 +41,7 @@ mod remote;
 mod rules;
 mod server_branch;
 mod session;
+mod standby;
 mod tree;
 
 use std::collections::BTreeMap;
@@ -78,6 +79,7 @@ use pages::Verifier;
 use remote::Remote;
 pub use server_branch::ServerBranch;
 use session::{Database, Session, StopResult};
+pub use standby::{StandbyDoubt, StandbyState};
 use tree::{Start, Walk, held};
 
 /// Begins a backup: connects, waits for a checkpoint, and lists the tablespaces.
@@ -150,6 +152,9 @@ struct Tail {
     complete_us: Option<i64>,
     /// Data that a restore may lack, for the operator.
     lost: Vec<String>,
+    standby: Option<StandbyState>,
+    /// Why a standby was not asked how it is.
+    not_asked: Option<String>,
     /// The next segment to provide, and the last.
     segments: Option<(SegmentName, SegmentName)>,
     /// The mark of the segment provided last: a restored server must not archive it again.
@@ -596,6 +601,10 @@ impl Source for Postgres {
             is_marked: !cluster.session.about.in_recovery,
         });
         ending.complete_us = Some(cluster.session.clock_us()?);
+        match cluster.session.standby() {
+            Ok(state) => ending.standby = state,
+            Err(e) => ending.not_asked = Some(standby::not_asked(&e)),
+        }
         if self.with_wal {
             let (first, last) = self.segments(label.timeline, stopped.stop);
             let size = cluster.control.wal_segment;
@@ -633,6 +642,7 @@ impl Source for Postgres {
                 "names of an earlier restore, which are no part of the cluster, were left out",
             ));
             warnings.extend(notes.attributes.warnings());
+            notes_said.extend(notes.attributes.notes());
             notes_said.extend(notes.special.warning(SPECIAL_LEFT_OUT));
             warnings.extend(notes.links.warning(
                 "symbolic links were kept as links; their destinations are not in the backup",
@@ -664,6 +674,7 @@ impl Source for Postgres {
         let mut ending = self.ending.lock();
         damaged |= !ending.lost.is_empty();
         warnings.append(&mut ending.lost);
+        warnings.extend(ending.not_asked.take());
         let log = ending.log;
         Ok(SourceSummary {
             warnings,
@@ -673,6 +684,7 @@ impl Source for Postgres {
             vanished: None,
             log,
             complete_us: ending.complete_us,
+            standby: ending.standby.take(),
         })
     }
 }

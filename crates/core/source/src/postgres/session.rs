@@ -21,6 +21,7 @@ use longshore_pg::wal::{HISTORY_LEN_MAX, WalName};
 use longshore_pg::{BackupLabel, Lsn, Timeline};
 use parking_lot::Mutex;
 
+use super::standby::StandbyState;
 use crate::Error;
 use crate::majors::{MAJOR_MAX, MAJOR_MIN};
 
@@ -319,6 +320,21 @@ impl Session {
         self.ask("ask for the time of", sql)?
             .value(0, 0)
             .map_err(misread)
+    }
+
+    /// How a standby is; `None`: the server is none.
+    pub(super) fn standby(&self) -> Result<Option<StandbyState>, Error> {
+        if !self.about.in_recovery {
+            return Ok(None);
+        }
+        self.despite_replay(|_| {
+            let state = StandbyState::ask(&mut self.connection.lock(), &*self.clock, true);
+            self.note_answer();
+            state.map_err(|source| Error::Server {
+                action: "ask for the replay of",
+                source: Box::new(source),
+            })
+        })
     }
 
     /// Fails if the session has ended, and with it the backup. Pings the server at most every few seconds.

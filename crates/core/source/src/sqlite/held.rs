@@ -12,12 +12,14 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
-use longshore_io::{Claim, Dir, File, FileKind, Hush, OpenHow, Stat, Storage};
+use longshore_io::{Claim, Clock, Dir, File, FileKind, HostClock, Hush, OpenHow, Stat, Storage};
 use parking_lot::Mutex;
 
 use super::journal;
 use super::library::{self, Begun, Deadline, Pause, Reader, Refusal};
+use super::wal::Checkpoints;
 use crate::reading::refused;
 use crate::{CheckDepth, Error};
 
@@ -127,6 +129,16 @@ pub(super) struct LastWrite {
     mtime_ns: i64,
 }
 
+/// The longest time, in nanoseconds, for which the kernel gives files the same time of a write.
+const TICK_NS: i64 = 20_000_000;
+
+/// The database file at the beginning of a transaction that uses the log.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FileMark {
+    written: LastWrite,
+    checkpoints: Checkpoints,
+}
+
 /// Ends in the order of its first five fields: the transaction, the descriptors, the claims. While the claims live, no
 /// descriptor of a claimed file is really closed: a close would silently drop the transaction's locks.
 pub(super) struct LockedDatabase {
@@ -187,6 +199,14 @@ impl LockedDatabase {
 
     pub(super) fn look(&self) -> Result<Look, Error> {
         let journal = self.place.stat(&self.place.journal_name)?;
+        if journal
+            .as_ref()
+            .is_some_and(|journal| journal.kind != FileKind::File)
+        {
+            return Err(Error::NotACompanion {
+                path: self.place.journal_path.clone(),
+            });
+        }
         let has_journal = journal.is_some_and(|journal| journal.len > 0 && self.looks_hot());
         Ok(Look {
             log: self.place.stat(&self.place.log_name)?,
@@ -205,6 +225,37 @@ impl LockedDatabase {
             len: stat.len,
             mtime_ns: stat.mtime_ns,
         })
+    }
+
+    /// The database file's last write, and the checkpoints before it. Of a transaction that uses the log.
+    ///
+    /// Times of files are as coarse as the kernel's ticks. So after a write of just now this waits: what is written in the
+    /// same tick is then in all that is read later.
+    pub(super) fn file_mark(&mut self) -> Result<FileMark, Refusal> {
+        let Some(checkpoints) = self.reader()?.checkpoints()? else {
+            return Err(Refusal::NoAccess);
+        };
+        let written = self.last_write()?;
+        if (0..TICK_NS).contains(&(HostClock.wall_ns() - written.mtime_ns)) {
+            HostClock.sleep(Duration::from_nanos(TICK_NS.unsigned_abs()));
+        }
+        Ok(FileMark {
+            written,
+            checkpoints,
+        })
+    }
+
+    /// Whether all writes to the database file since the mark may be those of checkpoints through the log of this name.
+    pub(super) fn is_explained(&self, mark: &FileMark) -> Result<bool, Error> {
+        if self.last_write()? == mark.written {
+            return Ok(true);
+        }
+        let reader = self.reader.lock();
+        let reader = reader.as_ref().ok_or_else(|| Error::Ended {
+            path: self.place.path.clone(),
+        })?;
+        // In this order: a checkpoint that ends between both shows in the counts.
+        Ok(reader.is_checkpointed()? || reader.checkpoints()? != Some(mark.checkpoints))
     }
 
     /// A journal that cannot be read is treated as hot.

@@ -21,7 +21,7 @@ use longshore_io::{Clock, HostClock};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
 
-use super::wal::{INDEX_HEADER_WORDS, IndexHeader};
+use super::wal::{Checkpoints, INDEX_HEADER_WORDS, IndexHeader};
 use crate::{CheckDepth, Error};
 
 /// How many steps of a check pass between two looks at whether it was cancelled; a step may read a page.
@@ -235,6 +235,58 @@ impl Reader {
     /// Reads the header of the shared memory of a connection whose transaction [uses the log](Self::uses_wal), or did.
     /// Must not be called otherwise: it would create that memory.
     pub(super) fn wal_index(&self) -> Result<WalIndex, Error> {
+        let Some(words) = self.index_words()? else {
+            return Ok(WalIndex::Unkept);
+        };
+        let mut copy = [0; INDEX_HEADER_WORDS];
+        for part in IndexHeader::READING_ORDER {
+            for i in part {
+                // SAFETY: `read_volatile` demands an aligned word that is mapped, and so are all words of a region. Other
+                // processes write it, hence volatile; comparing the two copies inside detects torn reads.
+                copy[i] = unsafe { ptr::read_volatile(words.add(i)) };
+            }
+            fence(Ordering::SeqCst);
+        }
+        Ok(IndexHeader::parse(&copy).map_or(WalIndex::Changing, WalIndex::Shared))
+    }
+
+    /// The counts of checkpoints in the shared memory; `None` if no program shares it. Demands what [`Self::wal_index`] does.
+    pub(super) fn checkpoints(&self) -> Result<Option<Checkpoints>, Error> {
+        let words = self.index_words()?;
+        fence(Ordering::SeqCst);
+        // SAFETY: `read_volatile` demands an aligned word that is mapped, and so are all words of a region. Each of these
+        // counts by itself, and a reset in between shows as a change.
+        let word = |words: *const u32, i| unsafe { ptr::read_volatile(words.add(i)) };
+        Ok(words.map(|words| Checkpoints::of(Checkpoints::WORDS.map(|i| word(words, i)))))
+    }
+
+    /// Whether a program makes a checkpoint through the log at this moment. Demands what [`Self::wal_index`] does.
+    pub(super) fn is_checkpointed(&self) -> Result<bool, Error> {
+        /// The lock of a checkpoint among those of the shared memory (`WAL_CKPT_LOCK` of `wal.c`).
+        const CHECKPOINT: c_int = 1;
+        let trouble = |code| self.trouble("see the locks of", code);
+        let (file, methods) = self.file()?;
+        let Some(lock) = methods.xShmLock else {
+            return Err(trouble(ffi::SQLITE_INTERNAL));
+        };
+        let call = |flags| {
+            // SAFETY: the method demands an open file with shared memory that no other thread uses, and one lock of it: the
+            // file is of this connection, which this thread holds, and its transaction uses the log.
+            unsafe { lock(file, CHECKPOINT, 1, flags | ffi::SQLITE_SHM_SHARED) }
+        };
+        match call(ffi::SQLITE_SHM_LOCK) {
+            ffi::SQLITE_OK => match call(ffi::SQLITE_SHM_UNLOCK) {
+                ffi::SQLITE_OK => Ok(false),
+                code => Err(trouble(code)),
+            },
+            ffi::SQLITE_BUSY => Ok(true),
+            code => Err(trouble(code)),
+        }
+    }
+
+    /// The first region of the shared memory; `None` if it is this connection's alone. The words stay mapped until the
+    /// connection closes.
+    fn index_words(&self) -> Result<Option<*const u32>, Error> {
         /// The size in which SQLite maps this file (`WALINDEX_PGSZ` of `wal.c`).
         const REGION_BYTES: c_int = 32 << 10;
         let trouble = |code| self.trouble("see the shared memory of", code);
@@ -252,22 +304,11 @@ impl Reader {
         match code {
             ffi::SQLITE_OK | ffi::SQLITE_READONLY if !region.is_null() => {}
             ffi::SQLITE_OK | ffi::SQLITE_READONLY | ffi::SQLITE_READONLY_CANTINIT => {
-                return Ok(WalIndex::Unkept);
+                return Ok(None);
             }
             code => return Err(trouble(code)),
         }
-        let words: *const u32 = region.cast_const().cast();
-        let mut copy = [0; INDEX_HEADER_WORDS];
-        for part in IndexHeader::READING_ORDER {
-            for i in part {
-                // SAFETY: `read_volatile` demands an aligned word that is mapped: the region is `REGION_BYTES` long,
-                // aligned to a page, and mapped until the connection closes. Other processes write it, hence volatile;
-                // comparing the two copies inside detects torn reads.
-                copy[i] = unsafe { ptr::read_volatile(words.add(i)) };
-            }
-            fence(Ordering::SeqCst);
-        }
-        Ok(IndexHeader::parse(&copy).map_or(WalIndex::Changing, WalIndex::Shared))
+        Ok(Some(region.cast_const().cast()))
     }
 
     /// Takes SQLite's SHARED lock without a transaction, which the library refuses while a journal is hot. Until

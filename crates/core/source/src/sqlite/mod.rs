@@ -10,6 +10,8 @@
 //! - *The log stays.* A transaction holds one of five read locks. Under locks 1 to 4 the log is not reset, and
 //!   checkpoints copy only frames up to a mark that is not after our commit. The only pages of the database file that
 //!   change are pages of such frames, and all of those are read from the log here.
+//! - *And no other log is.* A program that uses another name of the file, a hard link or a mount of it, has another log, and
+//!   its checkpoints wait for nobody here. If the file changed and the index tells of no checkpoint, the backup fails.
 //! - *Or the log is not needed.* Under lock 0, taken when the whole log is in the database file, the next writer may
 //!   reset the log, but no checkpoint writes the database file. The count of frames copied back is read between two
 //!   reads of the unchanged header. If it reaches the commit, the database file alone is the state, under either lock;
@@ -31,7 +33,7 @@
 //! - Memory: 8 bytes per log frame that waits for a checkpoint, or per page in a hot journal, at most 1 GiB.
 //!
 //! Leaves to others: a journal of several databases (refused, with a hint), writers that do not lock (`nolock=1`,
-//! `unix-none`), and several names of one database file, each of which has its own log.
+//! `unix-none`), and commits in the log of another name of the file (a warning, if that name is a hard link).
 
 mod content;
 mod frames;
@@ -169,10 +171,27 @@ fn entry(path: PathBuf, snapshot: &Arc<Snapshot>) -> Entry {
     }
 }
 
+/// The warning about other names of the database file, each of which has a log of its own.
+fn names_warning(snapshot: &Snapshot) -> Option<String> {
+    let links = snapshot.stat().links;
+    // Without a log, what was committed is in the file, whatever its name was.
+    let has_log = matches!(
+        snapshot.hold(),
+        StateLock::Log(_) | StateLock::Nothing(_) | StateLock::Reflink(_)
+    );
+    (links > 1 && has_log).then(|| {
+        format!(
+            "{} has {links} names: what a program committed by another name is only in the log of that name, and not in this \
+             backup; list the names with: find / -xdev -samefile {0}",
+            snapshot.path().display()
+        )
+    })
+}
+
 fn notices(snapshot: &Snapshot) -> Vec<String> {
     let mut notices = Vec::new();
     match snapshot.hold() {
-        StateLock::Log => notices.push(
+        StateLock::Log(_) => notices.push(
             "writers continue, but the write-ahead log grows until the backup ends; a FULL, RESTART \
              or TRUNCATE checkpoint waits until then, and blocks other writers"
                 .into(),
@@ -195,11 +214,11 @@ fn notices(snapshot: &Snapshot) -> Vec<String> {
         ),
         StateLock::Reflink(_) | StateLock::Empty => {}
     }
-    if snapshot.stat().links > 1 {
+    let links = snapshot.stat().links;
+    if links > 1 && names_warning(snapshot).is_none() {
         notices.push(format!(
-            "{} has {} names: this backup does not see the write-ahead log of a program that uses another name",
-            snapshot.path().display(),
-            snapshot.stat().links
+            "{} has {links} names: the journal that a killed program left by another name is not seen",
+            snapshot.path().display()
         ));
     }
     notices
@@ -233,8 +252,10 @@ impl Source for Sqlite {
         ) {
             notes.extend(wait_note(ending.held_for));
         }
+        notes.extend(self.attributes.notes());
+        let warnings = self.attributes.warnings();
         Ok(SourceSummary {
-            warnings: self.attributes.warnings().collect(),
+            warnings: warnings.chain(names_warning(&self.snapshot)).collect(),
             notes,
             ..SourceSummary::default()
         })

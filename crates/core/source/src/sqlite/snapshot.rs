@@ -17,8 +17,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use longshore_io::{Clock, File, HostClock, Stat, Storage, Via};
+use rustix::thread::CapabilitySet;
 
-use super::held::{DatabaseFiles, LastWrite, LockedDatabase, Look};
+use super::held::{DatabaseFiles, FileMark, LastWrite, LockedDatabase, Look};
 use super::journal::{self, JournalState};
 use super::library::{Deadline, Pause, Reader, Refusal, WalIndex};
 use super::overlay::Overlay;
@@ -29,8 +30,9 @@ use crate::{CheckDepth, Error, SourceOptions};
 /// The means that keep the state from changing.
 #[derive(Debug)]
 pub(super) enum StateLock {
-    /// A read transaction on the write-ahead log. Writers continue.
-    Log,
+    /// A read transaction on the write-ahead log. Writers continue. A check afterwards shows whether a program wrote that
+    /// has another log.
+    Log(FileMark),
     /// SQLite's SHARED lock. Commits wait. A check afterwards shows whether all writers respected it.
     SharedLock(LastWrite),
     /// The same lock, while a dead writer's journal waits to be rolled back. All programs wait.
@@ -196,7 +198,8 @@ impl Snapshot {
     }
 
     /// Errors: [`Error::ChangedUnlocked`] if nothing held the state and a program wrote; [`Error::ChangedLocked`] if a
-    /// program wrote despite the lock. A log's frames prove by themselves that they are the snapshot's.
+    /// program wrote despite the lock, or through the log of another name of the file. The frames of our log prove by
+    /// themselves that they are the snapshot's.
     pub(super) fn check_still(&self) -> Result<(), Error> {
         match &self.state.hold {
             StateLock::Nothing(before) if self.held.look()? != *before => {
@@ -207,6 +210,9 @@ impl Snapshot {
             StateLock::SharedLock(before) | StateLock::DeadWriter(before) => {
                 check_unwritten(&self.held, *before)
             }
+            StateLock::Log(mark) if !self.held.is_explained(mark)? => Err(Error::ChangedLocked {
+                path: self.path().into(),
+            }),
             _ => Ok(()),
         }
     }
@@ -222,7 +228,7 @@ impl Snapshot {
         let path = || self.path().to_path_buf();
         match self.hold() {
             StateLock::Empty => Ok(Some(Vec::new())),
-            StateLock::Log | StateLock::SharedLock(_) => self.held.integrity(depth, max, cancel),
+            StateLock::Log(_) | StateLock::SharedLock(_) => self.held.integrity(depth, max, cancel),
             StateLock::DeadWriter(_) => Err(Error::HotJournal {
                 path: path(),
                 what: "a check reads the database as every program does",
@@ -382,6 +388,7 @@ fn locked_state(held: &mut LockedDatabase, options: &SourceOptions) -> Result<St
     held.check_shared_memory()?;
     let path = held.place().path.clone();
     let mark = mark(held.reader()?, &path, deadline)?;
+    let file_mark = held.file_mark()?;
     let pages = match mark.pages() {
         // Nothing was committed through this log yet.
         0 => u32::try_from(file_len(held)? / u64::from(page_bytes)).unwrap_or(u32::MAX),
@@ -392,7 +399,7 @@ fn locked_state(held: &mut LockedDatabase, options: &SourceOptions) -> Result<St
     let frames = mark.backfilled.min(mark.last_frame()) + 1..mark.last_frame() + 1;
     let overlay = scan(held, page_bytes, mark.salts(), frames, pages)?;
     Ok(State {
-        hold: StateLock::Log,
+        hold: StateLock::Log(file_mark),
         page_bytes,
         len,
         overlay,
@@ -595,10 +602,16 @@ fn file_len(held: &LockedDatabase) -> Result<u64, Error> {
     }
 }
 
-/// When SQLite runs as root, it gives the files it creates to the database's owner.
+/// When SQLite runs as root, it gives the files it creates to the database's owner. Without the right to do so, as in a
+/// container or a unit that drops it, they would be root's, and the owner's programs could not write any longer.
 fn may_make_files_for(stat: &Stat) -> bool {
     let user = rustix::process::geteuid();
-    user.is_root() || user.as_raw() == stat.uid
+    user.as_raw() == stat.uid || user.is_root() && may_give_away()
+}
+
+fn may_give_away() -> bool {
+    rustix::thread::capabilities(None)
+        .is_ok_and(|sets| sets.effective.contains(CapabilitySet::CHOWN))
 }
 
 #[cfg(test)]

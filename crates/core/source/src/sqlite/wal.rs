@@ -85,6 +85,31 @@ impl IndexHeader {
     }
 }
 
+/// How far frames were copied back to the database file, as the index of its log says.
+///
+/// A checkpoint notes its aim before it writes the database file, and what it reached afterwards. So if a file changed
+/// between two equal looks, and no checkpoint runs at the second one, no checkpoint through this log wrote it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Checkpoints {
+    pub(super) backfilled: u32,
+    pub(super) attempted: u32,
+    /// A reset of the log changes them.
+    pub(super) salts: [u32; 2],
+}
+
+impl Checkpoints {
+    /// The words of the index, in the order of the fields.
+    pub(super) const WORDS: [usize; 4] = [24, 32, 8, 9];
+
+    pub(super) fn of([backfilled, attempted, salt_1, salt_2]: [u32; 4]) -> Self {
+        Self {
+            backfilled,
+            attempted,
+            salts: [salt_1, salt_2],
+        }
+    }
+}
+
 /// One step of SQLite's checksum, over two words.
 fn add([s1, s2]: [u32; 2], a: u32, b: u32) -> [u32; 2] {
     let s1 = s1.wrapping_add(a).wrapping_add(s2);

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use longshore_crypt::SignatureState;
 use longshore_io::{Clock, Dir, File, OpenHow, Reservation, Via};
 use longshore_pg::wal::WalName;
-use longshore_pg::{SegmentName, SegmentSize};
+use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline};
 
 use super::error::ReceiveError;
 use crate::memory::MemoryFile;
@@ -241,6 +241,25 @@ impl SegmentDirectory {
 }
 
 impl WalArchive {
+    /// The segment after `end` of which a receiver has a part that [`WalArchive::fetch_partial`] gives: without it a recovery to
+    /// the end lacks the last commits.
+    pub fn partial_after(&self, timeline: Timeline, end: Lsn) -> Option<SegmentName> {
+        let keyring = &self.keys.keyring;
+        if keyring.requires_encryption() || keyring.signers().required() {
+            return None;
+        }
+        let name = SegmentName::holding(timeline, end, self.identity()?.segment_size);
+        let partial = Path::new(RECEIVING).join(WalName::Partial(name).to_string());
+        self.directory()?.stat(&partial).is_ok().then_some(name)
+    }
+
+    /// The file of a part.
+    pub(crate) fn partial(&self, name: SegmentName) -> io::Result<Arc<dyn File>> {
+        let partial = Path::new(RECEIVING).join(WalName::Partial(name).to_string());
+        let own = self.directory().ok_or(io::ErrorKind::NotFound)?;
+        own.open(&partial, OpenHow::Read)
+    }
+
     /// Writes the segment that a receiver is still filling to `to` in `dir`, with zeros after the received bytes;
     /// `false` if there is none. The server, if it is still alive, has the rest.
     pub fn fetch_partial(

@@ -21,6 +21,7 @@ longshore_bucket::over_each_store! {
     a_fault_at_any_request_loses_nothing_and_a_passing_one_is_not_seen
     a_copy_that_is_killed_anywhere_leaves_no_gap_and_the_next_one_ends_it
     a_store_that_does_not_answer_is_not_one_that_has_nothing
+    a_file_that_a_list_shows_and_a_request_does_not_give_is_not_missing
     of_two_pushers_of_one_name_only_one_is_acknowledged_with_its_bytes
     of_two_first_writers_of_an_archive_one_gets_it
     a_store_that_replaces_what_is_there_gets_no_archive
@@ -297,6 +298,30 @@ fn a_store_that_does_not_answer_is_not_one_that_has_nothing(scheme: Scheme) {
         }
         store.heal();
     }
+}
+
+/// A cache before the store has kept the answer of a time before the file was pushed.
+fn a_file_that_a_list_shows_and_a_request_does_not_give_is_not_missing(scheme: Scheme) {
+    let store = Store::speaking(scheme);
+    let at = address(&store);
+    run(&at).unwrap();
+    let archive = WalArchive::existing(&SimDisk::new(1), &at).unwrap();
+    for &(asked, _) in files() {
+        let file = format!("/{asked}.wal");
+        store.script(move |request| match request.key.ends_with(&file) {
+            true => Act::Refuse(404, "NoSuchKey"),
+            false => Act::Pass,
+        });
+        let got = fetch_from(&at, asked).unwrap_err();
+        assert!(matches!(got, Error::Missing { .. }), "{got}");
+        let error = archive.absent(asked).unwrap_err();
+        assert!(matches!(error, Error::Hidden { name, .. } if name == asked));
+        store.heal();
+    }
+    let later = archive.absent(name(1, 5)).unwrap().map(WalName::Segment);
+    assert_eq!(later, Some(name(1, 4096)));
+    let none = "00000003.history".parse().unwrap();
+    assert_eq!(archive.absent(none).unwrap(), None);
 }
 
 fn of_two_pushers_of_one_name_only_one_is_acknowledged_with_its_bytes(scheme: Scheme) {

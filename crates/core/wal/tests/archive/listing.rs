@@ -236,15 +236,13 @@ fn a_segment_missing_from_all_wal_is_reported_at_once() {
 fn later_segments_distinguish_a_gap_from_the_end() {
     let disk = with([name(1, 3), name(1, 5), name(1, 9000), name(2, 4)]);
     let later = |line, number| {
-        archive(&disk)
-            .unwrap()
-            .later(segment_name(line, number))
-            .unwrap()
+        let name = WalName::Segment(segment_name(line, number));
+        archive(&disk).unwrap().absent(name).unwrap()
     };
     assert_eq!(later(1, 4), Some(segment_name(1, 5)));
-    assert_eq!(later(1, 5), Some(segment_name(1, 9000)));
-    assert_eq!(later(1, 9000), None);
-    assert_eq!(later(2, 4), None);
+    assert_eq!(later(1, 6), Some(segment_name(1, 9000)));
+    assert_eq!(later(1, 9001), None);
+    assert_eq!(later(2, 5), None);
     assert_eq!(later(3, 0), None);
 }
 

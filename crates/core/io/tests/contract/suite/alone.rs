@@ -12,7 +12,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::thread;
 
-use longshore_io::{File, Pool, Via};
+use longshore_io::{File, Pool, Via, ZeroedSpace};
 use longshore_kit::random::noise;
 
 /// The ways on which bytes are read and written.
@@ -42,7 +42,7 @@ pub const PROMISES: &[Promise] = table! {
     whatever_is_not_zero_is_told_as_data
     allocating_leaves_the_length_alone
     giving_unwritten_space_back_leaves_what_was_written
-    a_punched_range_reads_as_zeros_and_nothing_beside_it
+    a_zeroed_range_reads_as_zeros_and_nothing_beside_it
     dropping_the_cache_changes_no_byte
     many_threads_write_one_file_at_once
     a_lock_is_given_to_its_holder_again
@@ -219,15 +219,23 @@ pub fn giving_unwritten_space_back_leaves_what_was_written(file: &dyn File) {
     }
 }
 
-pub fn a_punched_range_reads_as_zeros_and_nothing_beside_it(file: &dyn File) {
+pub fn a_zeroed_range_reads_as_zeros_and_nothing_beside_it(file: &dyn File) {
     let mut model = noise(11, 40_000);
     put(file, &model);
-    for range in [4096..12_288, 20_000..20_001, 30_000..40_000, 5..5] {
-        let is_punched = file.punch(range.clone()).unwrap();
-        if is_punched {
+    for (range, space) in [
+        (4096..12_288, ZeroedSpace::Freed),
+        (20_000..20_001, ZeroedSpace::Freed),
+        (30_000..40_000, ZeroedSpace::Freed),
+        (5..5, ZeroedSpace::Freed),
+        (14_000..18_500, ZeroedSpace::Kept),
+        (24_576..28_672, ZeroedSpace::Kept),
+        (9..9, ZeroedSpace::Kept),
+    ] {
+        let is_zero = file.zero(range.clone(), space).unwrap();
+        if is_zero {
             model[range.start as usize..range.end as usize].fill(0);
         }
-        assert_eq!(content(file), model, "{range:?}: {is_punched}");
+        assert_eq!(content(file), model, "{range:?}: {space:?}, {is_zero}");
     }
 }
 

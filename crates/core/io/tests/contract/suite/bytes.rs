@@ -56,10 +56,10 @@ pub fn giving_unwritten_space_back_leaves_what_was_written(place: &Place) {
     );
 }
 
-pub fn a_punched_range_reads_as_zeros_and_nothing_beside_it(place: &Place) {
+pub fn a_zeroed_range_reads_as_zeros_and_nothing_beside_it(place: &Place) {
     one_file_keeps(
         place,
-        alone::a_punched_range_reads_as_zeros_and_nothing_beside_it,
+        alone::a_zeroed_range_reads_as_zeros_and_nothing_beside_it,
     );
 }
 

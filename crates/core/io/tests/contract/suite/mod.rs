@@ -73,7 +73,7 @@ macro_rules! promises {
                 data_is_found_around_holes
                 allocating_leaves_the_length_alone
                 giving_unwritten_space_back_leaves_what_was_written
-                a_punched_range_reads_as_zeros_and_nothing_beside_it
+                a_zeroed_range_reads_as_zeros_and_nothing_beside_it
                 dropping_the_cache_changes_no_byte
                 many_threads_write_one_file_at_once
                 a_lock_is_given_to_its_holder_again

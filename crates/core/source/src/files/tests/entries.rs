@@ -191,9 +191,18 @@ fn a_restores_own_directory_is_left_out_and_told() {
         ]
     );
     let SourceSummary {
-        warnings, notes, ..
+        warnings,
+        notes,
+        damaged,
+        ..
     } = source.finish().unwrap();
-    assert_eq!((warnings, notes.len()), (Vec::new(), 1));
+    // Names that were displaced are nowhere else.
+    assert!(damaged);
+    assert_eq!((warnings.len(), notes.len()), (1, 1), "{warnings:?}");
+    assert!(
+        warnings[0].starts_with("2 directories are as a killed restore left them"),
+        "{warnings:?}"
+    );
     assert!(
         notes[0].starts_with("1 directories of a restore that runs or was killed were left out"),
         "{notes:?}"
@@ -320,4 +329,69 @@ fn sqlite_databases_are_recognised_and_a_single_one_takes_its_logs_along() {
         &top.join("not.db"),
     ]);
     assert_eq!(stream(&*source, 0).len(), 4);
+}
+
+/// Goal: whoever backs up a stopped cluster by its path learns that its tablespaces and its linked pg_wal are not in the backup.
+#[test]
+fn links_of_a_data_directory_to_its_parts_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let told = |tree: &Path| {
+        let source = opened(&[tree]);
+        stream(&*source, 0);
+        let warnings = source.finish().unwrap().warnings;
+        let mut about = warnings.into_iter();
+        about.find(|text| text.contains("links lead from PostgreSQL data directories"))
+    };
+    for (name, version) in [("cluster", true), ("no-cluster", false)] {
+        let tree = dir.path().join(name);
+        std::fs::create_dir_all(tree.join("pg_tblspc")).unwrap();
+        if version {
+            std::fs::write(tree.join("PG_VERSION"), "17\n").unwrap();
+        }
+        for link in ["pg_wal", "pg_tblspc/16385"] {
+            std::os::unix::fs::symlink("/elsewhere", tree.join(link)).unwrap();
+        }
+        let text = told(&tree);
+        assert_eq!(text.is_some(), version, "{text:?}");
+        if let Some(text) = text {
+            assert!(text.starts_with("2 links"), "{text}");
+        }
+    }
+    // A set of several trees, of which one is a cluster.
+    assert!(told(dir.path()).is_some());
+}
+
+/// Goal: a part of a running server's data directory is told as the whole one is.
+#[test]
+fn a_directory_below_a_running_servers_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let part = dir.path().join("data/base/5");
+    std::fs::create_dir_all(&part).unwrap();
+    std::fs::write(part.join("1259"), "x").unwrap();
+    let told = || {
+        let source = opened(&[&part]);
+        stream(&*source, 0);
+        let warnings = source.finish().unwrap().warnings;
+        warnings
+            .iter()
+            .any(|text| text.contains("PostgreSQL servers run there"))
+    };
+    std::fs::write(dir.path().join("data/PG_VERSION"), "17\n").unwrap();
+    assert!(!told());
+    std::fs::write(dir.path().join("data/postmaster.pid"), "1\n").unwrap();
+    assert!(told());
+}
+
+/// Goal: a database that is encrypted, so that its first bytes tell nothing, is not stored without its log.
+#[test]
+fn the_logs_of_a_single_file_come_along_whatever_its_first_bytes_are() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["enc.db", "enc.db-wal", "enc.db-journal", "other"] {
+        fs::write(dir.path().join(name), b"no magic").unwrap();
+    }
+    fs::create_dir(dir.path().join("enc.db-shm")).unwrap();
+    let source = opened(&[&dir.path().join("enc.db")]);
+    let entries = stream(&*source, 0);
+    let names: Vec<_> = entries.keys().map(|path| path.to_str().unwrap()).collect();
+    assert_eq!(names, ["enc.db", "enc.db-journal", "enc.db-wal"]);
 }

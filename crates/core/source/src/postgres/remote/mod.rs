@@ -23,8 +23,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longshore_io::{FileKind, Stat, Storage, Via};
-use longshore_pg::client::{Connection, Mode, Options};
+use longshore_io::{FileKind, HostClock, Stat, Storage, Via};
+use longshore_pg::client::{self, Connection, Mode, Options};
 use longshore_pg::{Control, Earlier, Lineage, Lsn, TABLESPACE_MAP, Tablespace};
 use parking_lot::Mutex;
 
@@ -32,6 +32,7 @@ use super::base::RelationSegment;
 use super::cluster::{CONTROL_FILE, DEFAULT_SPACE};
 use super::describe::{MEMORY_BYTES, name_of};
 use super::server_branch::ServerBranch;
+use super::standby::{StandbyState, not_asked};
 use super::tree::{HELD_MAX, held};
 use super::{OwnLog, copies, rules};
 use crate::options::PostgresOptions;
@@ -54,7 +55,8 @@ pub(super) struct Remote {
     description: Description,
     stream: Arc<Mutex<Stream>>,
     with_wal: bool,
-    is_standby: bool,
+    /// Where a standby is asked how it is; `None`: the server is none.
+    standby: Option<(Arc<dyn Storage>, Box<Options>)>,
     fail_on_bad_page: bool,
 }
 
@@ -158,10 +160,18 @@ impl Remote {
                 lost: Vec::new(),
             })),
             with_wal: wanted.with_wal,
-            is_standby: about.is_standby,
+            standby: (about.is_standby).then(|| (storage.clone(), Box::new(server.clone()))),
             fail_on_bad_page: wanted.fail_on_bad_page,
         })
     }
+}
+
+/// How a standby is, by a connection for statements.
+fn asked(
+    (storage, server): &(Arc<dyn Storage>, Box<Options>),
+) -> Result<Option<StandbyState>, client::Error> {
+    let mut connection = Connection::open(&**storage, server, Mode::Sql)?;
+    StandbyState::ask(&mut connection, &HostClock, true)
 }
 
 /// Makes a slot that keeps the log until the connection ends.
@@ -411,7 +421,7 @@ impl Source for Remote {
             timeline: ended.timeline,
             last: ended.stop,
             included: self.with_wal,
-            is_marked: !self.is_standby,
+            is_marked: self.standby.is_none(),
         });
         stream.given.push(control.entry);
         stream.judge(ended.stop, control.catalog_version);
@@ -425,15 +435,22 @@ impl Source for Remote {
         let mut warnings = Vec::from_iter(has_bad_pages.then(|| warning.to_owned()));
         warnings.append(&mut stream.lost);
         let own_log = self.description.own_log.as_ref();
+        let (standby, unasked) = match self.standby.as_ref().map(asked) {
+            None => (None, None),
+            Some(Ok(state)) => (state, None),
+            Some(Err(e)) => (None, Some(not_asked(&e))),
+        };
         let clock = |end: &LogEnd| own_log?.clock_us(end.timeline, end.last);
         Ok(SourceSummary {
             damaged: !warnings.is_empty(),
             warnings,
-            notes: Vec::new(),
+            // A role for replication alone may be allowed no more.
+            notes: Vec::from_iter(unasked),
             left_out: None,
             vanished: None,
             log: stream.log,
             complete_us: stream.log.as_ref().and_then(clock),
+            standby,
         })
     }
 }

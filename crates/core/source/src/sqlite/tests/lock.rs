@@ -234,6 +234,107 @@ fn a_write_by_somebody_who_does_not_lock_fails_the_backup() {
     assert!(refused.hint().contains("does not lock"), "{refused}");
 }
 
+const REWRITE: &str = "UPDATE account SET pad = pad || '.', balance = balance + 1";
+const CHECKPOINT: &str = "PRAGMA wal_checkpoint(PASSIVE)";
+
+/// A second name of the database file, and a program that has written through the log of that name.
+fn writer_by_another_name(path: &Path) -> Other {
+    let link = path.with_file_name("link.db");
+    std::fs::hard_link(path, &link).unwrap();
+    let mut other = Other::ready("steps", &link, &[]);
+    other.run(REWRITE);
+    other
+}
+
+fn assert_written_in_spite(source: Sqlite) {
+    let content = only_entry(&source).content.unwrap();
+    assert!(matches!(content.settle(), Err(Error::ChangedLocked { .. })));
+    let refused = Box::new(source).finish().err().unwrap();
+    assert!(refused.hint().contains("another name"), "{refused}");
+}
+
+#[test]
+fn a_checkpoint_through_the_log_of_another_name_fails_the_backup() {
+    // Alone at its name, next to a program that has a log of this name, and with a log that a crash left.
+    for case in ["alone", "used", "left"] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = new_database(dir.path(), 4096, "wal");
+        let mut near = (case != "alone").then(|| Other::ready("idle", &path, &[]));
+        if case == "left" {
+            near.take().map(Other::stop);
+            std::fs::remove_file(dir.path().join("bank.db-shm")).unwrap();
+        }
+        let mut other = writer_by_another_name(&path);
+        let source = opened(&path).unwrap();
+        source.snapshot.check_still().unwrap();
+        other.run(CHECKPOINT);
+        assert_written_in_spite(source);
+    }
+}
+
+#[test]
+fn another_name_of_the_file_is_warned_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = new_database(dir.path(), 4096, "wal");
+    let _other = writer_by_another_name(&path);
+    let source = opened(&path).unwrap();
+    let warnings = Box::new(source).finish().unwrap().warnings;
+    assert_eq!(warnings.len(), 1);
+    assert!(warnings[0].contains(" has 2 names: "), "{warnings:?}");
+}
+
+#[test]
+fn a_checkpoint_of_a_log_that_was_recovered_is_no_write_in_spite_of_the_lock() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = new_database(dir.path(), 4096, "wal");
+    Other::ready("idle", &path, &[]).stop();
+    std::fs::remove_file(dir.path().join("bank.db-shm")).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    // Recovery of a log notes all of it as the aim of a checkpoint.
+    let source = opened(&path).unwrap();
+    run_checkpoint(&path);
+    let mut after = vec![0; before.len()];
+    let db = source.snapshot.db();
+    db.read_full_at(&mut after, 0, Via::Cache).unwrap();
+    assert!(after != before, "nothing was copied back");
+    only_entry(&source).content.unwrap().settle().unwrap();
+    finish(source);
+}
+
+fn run_checkpoint(path: &Path) {
+    Other::ready("once", path, &[CHECKPOINT]).stop();
+}
+
+#[test]
+fn a_checkpoint_that_runs_explains_a_write_until_it_ends_without_a_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = new_database(dir.path(), 4096, "wal");
+    let _other = Other::ready("idle", &path, &[]);
+    let source = opened(&path).unwrap();
+    // The lock of a checkpoint is the second of those at byte 120 of the shared memory.
+    let program = "import sys, fcntl, os\n\
+        shm = open(sys.argv[1] + '-shm', 'r+b')\n\
+        fcntl.lockf(shm, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 121)\n\
+        os.utime(sys.argv[1])\n\
+        print('ready', flush=True)\n\
+        sys.stdin.read()";
+    let mut checkpointer = std::process::Command::new("python3")
+        .args(["-c", program])
+        .arg(&path)
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = [0; 6];
+    let output = checkpointer.stdout.as_mut().unwrap();
+    std::io::Read::read_exact(output, &mut said).unwrap();
+    source.snapshot.check_still().unwrap();
+    drop(checkpointer.stdin.take());
+    assert!(checkpointer.wait().unwrap().success());
+    let refused = source.snapshot.check_still();
+    assert!(matches!(refused, Err(Error::ChangedLocked { .. })));
+}
+
 #[test]
 fn a_copy_that_shares_blocks_frees_the_writers_where_it_can_be_made() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,6 +1,8 @@
-//! Refusals, and that they leave the database as it was.
+//! Goal: what is no database, or cannot be read soundly, is refused by its name, and is left as it was.
+//! Method: files next to a real database, and simulated disks that keep no locks.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 
 use longshore_io::{Host, SimDisk};
@@ -48,6 +50,31 @@ fn a_missing_or_special_file_is_refused_by_name() {
     assert!(matches!(refusal(dir.path()), Error::NotADatabase { path } if path == dir.path()));
     let nowhere = dir.path().join("nowhere");
     assert!(matches!(refusal(&nowhere), Error::Io { path, .. } if path == nowhere));
+}
+
+/// Goal: a FIFO in the place of the journal, which would stop SQLite for good, is refused before SQLite sees it.
+/// Method: the test holds both ends and has written to it, so that a program that opens it goes on.
+#[test]
+fn a_fifo_in_the_place_of_the_journal_is_refused_by_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("app.db");
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection.execute_batch("create table t(a)").unwrap();
+    drop(connection);
+    let journal = dir.path().join("app.db-journal");
+    let made = std::process::Command::new("mkfifo").arg(&journal).status();
+    assert!(made.unwrap().success());
+    let mut ends = fs::File::options()
+        .read(true)
+        .write(true)
+        .open(&journal)
+        .unwrap();
+    ends.write_all(&[1; 4096]).unwrap();
+    let error = refusal(&path);
+    assert!(
+        matches!(&error, Error::NotACompanion { path } if *path == journal),
+        "{error}"
+    );
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn rounds(path: &Path, count: usize, pause: Duration) -> Met {
         let snapshot = &source.snapshot;
         let is_of_the_dead = matches!(snapshot.hold(), StateLock::DeadWriter(_));
         met.of_the_dead += usize::from(is_of_the_dead);
-        met.held_by_log += usize::from(matches!(snapshot.hold(), StateLock::Log));
+        met.held_by_log += usize::from(matches!(snapshot.hold(), StateLock::Log(_)));
         let entry = only_entry(&source);
         assert_eq!(entry.len % u64::from(snapshot.page_bytes()), 0);
         let copy = copies.path().join(format!("{round}.db"));

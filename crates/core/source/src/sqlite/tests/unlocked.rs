@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use longshore_io::{Host, Via};
 use rusqlite::Connection;
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use super::stage::*;
 use crate::sqlite::Sqlite;
@@ -177,4 +178,39 @@ fn an_unfinished_journal_is_refused_without_a_lock_too() {
         opened_unlocked(&path).err(),
         Some(Error::HotJournal { .. })
     ));
+}
+
+#[test]
+fn root_makes_files_next_to_anothers_database_only_if_it_can_give_them_away() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!(
+            "skipped: only root can take part in the locks of another user's closed database"
+        );
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = new_database(dir.path(), 4096, "wal");
+    let owner = 65_534;
+    std::os::unix::fs::chown(&path, Some(owner), None).unwrap();
+    let before = fingerprint(dir.path());
+    let full = capabilities(None).unwrap();
+    let mut less = full;
+    less.effective.remove(CapabilitySet::CHOWN);
+    // Of this thread alone.
+    set_capabilities(None, less).unwrap();
+    let source = opened(&path).unwrap();
+    assert!(matches!(source.snapshot.hold(), StateLock::Nothing(_)));
+    assert!(fingerprint(dir.path()) == before);
+    finish(source);
+    // A log that a crash left gets no shared memory of root's, either.
+    Other::ready("idle", &path, &[]).stop();
+    fs::remove_file(dir.path().join("bank.db-shm")).unwrap();
+    finish(opened(&path).unwrap());
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+    set_capabilities(None, full).unwrap();
+    let source = opened(&path).unwrap();
+    assert!(matches!(source.snapshot.hold(), StateLock::Log(_)));
+    let made = fs::metadata(dir.path().join("bank.db-shm")).unwrap();
+    assert_eq!(std::os::unix::fs::MetadataExt::uid(&made), owner);
+    finish(source);
 }
