@@ -49,7 +49,7 @@ pub use forget::{Forget, RemovalResult};
 pub use indexes::IndexedSet;
 pub use kept::{RestoreSequence, RestoredDatabase};
 pub use keys::{KeptBy, KeptCertificate, MasterKey, ServerKeys};
-pub use log_chain::{ChainPlace, LogChain};
+pub use log_chain::{ChainPlace, DifferentialBase, LogChain};
 pub use msdb::{flags, fork_guid, recovery_model, type_word};
 pub use objects::{CatalogObject, RowChanges, StoredRows};
 pub use place::default_path;

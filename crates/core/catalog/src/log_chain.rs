@@ -41,12 +41,66 @@ pub struct LogChain {
     pub is_set_back: bool,
 }
 
-/// Sets that others may build upon.
-pub(crate) const SOUND: &str = "NOT is_copy_only AND first_recovery_fork_guid IS NOT NULL
-    AND NOT EXISTS (SELECT 1 FROM backupmediafamily AS family
-                    WHERE family.media_set_id = backupset.media_set_id AND family.media_family_id IS NULL)";
+macro_rules! base {
+    () => {
+        "NOT is_copy_only AND NOT EXISTS (SELECT 1 FROM backupmediafamily AS family
+            WHERE family.media_set_id = backupset.media_set_id AND family.media_family_id IS NULL)"
+    };
+}
+
+/// Sets that a differential may build upon.
+const BASE: &str = base!();
+
+/// Sets that others may build upon in a log chain.
+pub(crate) const SOUND: &str = concat!(base!(), " AND first_recovery_fork_guid IS NOT NULL");
+
+/// The full backup that the next differential one differs from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DifferentialBase {
+    /// An LSN; for a database without WAL the begin of the backup, in microseconds since 1970, as in the views of msdb.
+    pub checkpoint_lsn: i64,
+    pub set: String,
+    /// Local time in whole seconds, as the views of msdb have it.
+    pub finished: String,
+}
 
 impl Catalog {
+    /// The moment of each database's first backup, in local time as msdb has it.
+    ///
+    /// Errors: the history cannot be read.
+    pub fn first_backups(&self) -> Result<Vec<(String, String)>, Error> {
+        self.read(|db| {
+            let sql = "SELECT database_name, min(backup_start_date) FROM backupset
+                       WHERE backup_start_date IS NOT NULL GROUP BY database_name";
+            let row = |row: &Row| Ok((row.get(0)?, row.get(1)?));
+            db.prepare_cached(sql)?.query_map([], row)?.collect()
+        })
+    }
+
+    /// The base of the next differential backup of the database with exactly this name.
+    ///
+    /// Errors: the history cannot be read.
+    pub fn differential_base(&self, database: &str) -> Result<Option<DifferentialBase>, Error> {
+        self.read(|db| {
+            let sql = format!(
+                "SELECT ifnull(checkpoint_lsn, longshore_start_us), backup_set_uuid, substr(backup_finish_date, 1, 19)
+                 FROM backupset
+                 WHERE database_name = ?1 AND type = 'D' AND {BASE}
+                 ORDER BY longshore_finish_us DESC, backup_set_id DESC LIMIT 1"
+            );
+            let row = |row: &Row| {
+                Ok(DifferentialBase {
+                    checkpoint_lsn: row.get(0)?,
+                    set: row.get(1)?,
+                    finished: row.get(2)?,
+                })
+            };
+            db.prepare_cached(&sql)?
+                .query_row([database], row)
+                .optional()
+        })
+    }
+
     /// The log chain of the database with exactly this name.
     pub fn log_chain(&self, database: &str) -> Result<LogChain, Error> {
         self.read(|db| {

@@ -199,6 +199,20 @@ impl Catalog {
         })
     }
 
+    /// With how many copies of each stripe a media set was begun, by the history; 1 for one that it does not have.
+    ///
+    /// Errors: the history cannot be read.
+    pub fn mirror_count(&self, media: Uuid) -> Result<u64, Error> {
+        self.read(|db| {
+            let sql = "SELECT mirror_count FROM backupmediaset WHERE media_uuid = ?1";
+            let found = db
+                .prepare_cached(sql)?
+                .query_row([media.to_string()], |row| bytes(row, 0))
+                .optional()?;
+            Ok(found.unwrap_or(1))
+        })
+    }
+
     /// The newest full backup of a database that is not copy-only and satisfies `fits`. Older backups are not read.
     pub fn newest_full(
         &self,
@@ -422,7 +436,7 @@ fn engines(db: &Connection, set: i64) -> rusqlite::Result<Vec<EngineRecord>> {
 
 fn devices(db: &Connection, media: i64) -> rusqlite::Result<Vec<String>> {
     let sql = "SELECT physical_device_name FROM backupmediafamily WHERE media_set_id = ?1
-               ORDER BY family_sequence_number, mirror";
+               AND mirror = 0 ORDER BY family_sequence_number";
     strings(db, sql, media)
 }
 

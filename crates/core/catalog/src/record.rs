@@ -57,6 +57,8 @@ pub struct MediaRecord {
     pub compressed: bool,
     /// In family order; 1 to 64.
     pub families: Vec<FamilyRecord>,
+    /// Further stripes with the same bytes: for each mirror as many, in family order; empty where none is known.
+    pub mirrors: Vec<Vec<FamilyRecord>>,
 }
 
 impl MediaRecord {
@@ -79,6 +81,7 @@ impl MediaRecord {
             software: header.software.clone(),
             compressed: header.compressed,
             families: media.stripes().into_iter().map(family).collect(),
+            mirrors: Vec::new(),
         }
     }
 }

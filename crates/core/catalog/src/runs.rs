@@ -41,6 +41,8 @@ pub enum RunTask {
     Copy,
     Expire,
     Repair,
+    /// DBCC CHECKDB: the database's own engine checks it.
+    CheckDb,
 }
 
 impl RunTask {
@@ -54,6 +56,7 @@ impl RunTask {
             RunTask::Copy => "copy",
             RunTask::Expire => "expire",
             RunTask::Repair => "repair",
+            RunTask::CheckDb => "checkdb",
         }
     }
 }
@@ -93,7 +96,7 @@ pub struct RunRecord {
     pub label: Option<String>,
     /// The set, if it was about one.
     pub set: Option<Uuid>,
-    /// The devices that were named in place of a target.
+    /// The devices that were named in place of a target; of a check, where the database is.
     pub devices: Vec<String>,
     /// Microseconds since the Unix epoch.
     pub start_us: i64,
@@ -169,6 +172,18 @@ impl Catalog {
     /// Runs, newest first.
     pub fn runs(&self, query: &HistoryQuery) -> Result<Vec<RunRow>, Error> {
         self.gathered(&RUNS, query, run, place_of_run)
+    }
+
+    /// When the newest check without findings of the database at this place ended, in microseconds since the Unix epoch.
+    pub fn last_good_check(&self, database: &str, place: &str) -> Result<Option<i64>, Error> {
+        const NEWEST: &str = "SELECT MAX(finish_us) FROM longshore_run
+            WHERE task = ?1 AND outcome = ?2 AND database_name = ?3 AND devices = ?4";
+        let (task, good) = (RunTask::CheckDb.word(), RunOutcome::Good.word());
+        self.read(|db| {
+            db.query_row(NEWEST, params![task, good, database, place], |row| {
+                row.get(0)
+            })
+        })
     }
 
     /// See [`Catalog::history_portions`].

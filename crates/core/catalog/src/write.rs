@@ -31,6 +31,8 @@ pub const CERTIFICATE: &str = "CERTIFICATE";
 /// SQL Server's numbers of device types.
 const DISK: i64 = 2;
 const BUCKET: i64 = 9;
+/// A disk that a logical device names.
+const NAMED_DISK: i64 = 102;
 
 impl Catalog {
     /// Records a finished backup and returns whether it was new. A known set keeps its row; the present location of
@@ -65,12 +67,28 @@ impl Catalog {
             };
             let class = match device_type {
                 BUCKET => DeviceClass::Bucket,
-                DISK if is_original(&device) => DeviceClass::File,
+                DISK | NAMED_DISK if is_original(&device) => DeviceClass::File,
                 _ => continue,
             };
             (family.device, family.class) = (device, class);
         }
         Ok(())
+    }
+
+    /// Notes the logical devices that named stripes of a media set: paths, and their names.
+    ///
+    /// Errors: the history cannot be written.
+    pub fn name_devices(&self, media_set: Uuid, named: &[(String, String)]) -> Result<(), Error> {
+        self.write(|tx| {
+            let sql = "UPDATE backupmediafamily SET logical_device_name = ?3, device_type = ?4
+                       WHERE physical_device_name = ?2 AND device_type IN (?4, ?5) AND media_set_id =
+                           (SELECT media_set_id FROM backupmediaset WHERE media_uuid = ?1)";
+            for (path, name) in named {
+                let values = params![media_set.to_string(), path, name, NAMED_DISK, DISK];
+                tx.execute(sql, values)?;
+            }
+            Ok(())
+        })
     }
 
     /// Records a finished restore, and its backup if that is unknown. Returns its `restore_history_id`.
@@ -128,7 +146,7 @@ fn put_media(tx: &Transaction, media: &MediaRecord, is_encrypted: bool) -> rusql
     tx.prepare_cached(
         "INSERT INTO backupmediaset (media_uuid, media_family_count, name, description, software_name,
             MTF_major_version, mirror_count, is_password_protected, is_compressed, is_encrypted)
-         VALUES (?1, ?2, ?3, ?4, ?5, 1, 1, 0, ?6, ?7)
+         VALUES (?1, ?2, ?3, ?4, ?5, 1, ?8, 0, ?6, ?7)
          ON CONFLICT (media_uuid) DO UPDATE SET is_compressed = excluded.is_compressed,
             is_encrypted = excluded.is_encrypted",
     )?
@@ -140,12 +158,16 @@ fn put_media(tx: &Transaction, media: &MediaRecord, is_encrypted: bool) -> rusql
         text(&media.software),
         media.compressed,
         is_encrypted,
+        media.mirrors.len() as i64 + 1,
     ])?;
     let id = tx
         .prepare_cached("SELECT media_set_id FROM backupmediaset WHERE media_uuid = ?1")?
         .query_row([uuid], |row| row.get(0))?;
-    for (i, family) in media.families.iter().enumerate() {
-        put_family(tx, id, i as i64 + 1, family)?;
+    let all = std::iter::once(&media.families).chain(&media.mirrors);
+    for (mirror, families) in (0..).zip(all) {
+        for (number, family) in (1..).zip(families) {
+            put_family(tx, id, (number, mirror), family)?;
+        }
     }
     Ok(id)
 }
@@ -153,7 +175,7 @@ fn put_media(tx: &Transaction, media: &MediaRecord, is_encrypted: bool) -> rusql
 fn put_family(
     tx: &Transaction,
     media: i64,
-    number: i64,
+    (number, mirror): (i64, i64),
     family: &FamilyRecord,
 ) -> rusqlite::Result<()> {
     let device_type = match family.class {
@@ -165,9 +187,10 @@ fn put_family(
     tx.prepare_cached(
         "INSERT INTO backupmediafamily (media_set_id, family_sequence_number, media_family_id,
             media_count, physical_device_name, device_type, mirror)
-         VALUES (?1, ?2, ?3, 1, ?4, ?5, 0)
+         VALUES (?1, ?2, ?3, 1, ?4, ?5, ?6)
          ON CONFLICT DO UPDATE SET
             media_family_id = coalesce(excluded.media_family_id, media_family_id),
+            logical_device_name = NULL,
             physical_device_name = excluded.physical_device_name,
             device_type = excluded.device_type",
     )?
@@ -177,6 +200,7 @@ fn put_family(
         family.uuid.map(|u| u.to_string()),
         family.device,
         device_type,
+        mirror,
     ])?;
     Ok(())
 }
@@ -294,9 +318,10 @@ fn put_files(
     };
     let page_size = Some(header.page_bytes).filter(|p| *p > 0);
     for (i, (path, file)) in files.iter().enumerate() {
-        // The same name twice: `logical_name` is what RESTORE accepts, `physical_name` is expected by scripts to be a
-        // path. Only the origin says where the file was before the backup.
+        // `logical_name` is what RESTORE accepts, and scripts expect `physical_name` to be a path: as in the list of files of the
+        // media, that of a SQLite database is where it was before the backup.
         let name = path.display().to_string();
+        let physical = header.origin.strip_prefix("sqlite:").unwrap_or(&name);
         insert(
             tx,
             "backupfile",
@@ -308,12 +333,15 @@ fn put_files(
                 ("file_number", &(i as i64 + 1)),
                 (
                     "backed_up_page_count",
-                    &count(file.data_bytes.div_ceil(PAGE_BYTES)),
+                    &count(
+                        file.data_bytes
+                            .div_ceil(page_size.map_or(PAGE_BYTES, u64::from)),
+                    ),
                 ),
                 ("file_type", &file_type),
                 ("file_size", &count(file.len_bytes)),
                 ("logical_name", &name),
-                ("physical_name", &name),
+                ("physical_name", &physical),
                 ("state", &0),
                 ("state_desc", &"ONLINE"),
                 ("backup_size", &count(file.data_bytes)),

@@ -7,7 +7,7 @@ mod common;
 use std::path::Path;
 
 use common::{NEW_YEAR_US, all, backup, count, new, restore, rows, sqlite};
-use longshore_catalog::{FileList, HistoryQuery, RestoreKind};
+use longshore_catalog::{FamilyRecord, FileList, HistoryQuery, RestoreKind};
 use longshore_codec::{Algorithm, Level};
 use longshore_media::device::DeviceClass;
 
@@ -74,9 +74,9 @@ fn a_recorded_backup_shows_its_facts_and_the_published_arithmetic() {
     assert_eq!(
         rows(&db, sql),
         [
-            "1|a.db|D|4096|10000|9000|2",
-            "2|b.db|D|4096|10000|9000|2",
-            "3|c/d.db|D|4096|10000|9000|2"
+            "1|a.db|D|4096|10000|9000|3",
+            "2|b.db|D|4096|10000|9000|3",
+            "3|c/d.db|D|4096|10000|9000|3"
         ]
     );
     let sql = "SELECT media_family_count, name, software_name, is_compressed, is_encrypted FROM backupmediaset";
@@ -91,6 +91,31 @@ fn a_recorded_backup_shows_its_facts_and_the_published_arithmetic() {
             "2|00000000-0000-0001-0000-000000000002|/backups/1-2.bak|2|0"
         ]
     );
+}
+
+#[test]
+fn mirrors_have_rows_of_their_own_and_are_no_further_stripes() {
+    let (_dir, path, catalog) = new();
+    let mut mirrored = backup(1);
+    let other = |family: &FamilyRecord| FamilyRecord {
+        device: format!("/mirror{}", family.device),
+        ..family.clone()
+    };
+    let of_mirror = mirrored.media.families.iter().map(other).collect();
+    mirrored.media.mirrors = vec![of_mirror];
+    catalog.record_backup(&mirrored).unwrap();
+    let uuid = mirrored.media.uuid;
+    assert_eq!(catalog.mirror_count(uuid).unwrap(), 2);
+    let row = &catalog.history(&all()).unwrap()[0];
+    assert_eq!(row.devices, ["/backups/1-1.bak", "/backups/1-2.bak"]);
+    // A later look at the media does not know of mirrors, and takes nothing away.
+    catalog.record_backup(&backup(1)).unwrap();
+    assert_eq!(catalog.mirror_count(uuid).unwrap(), 2);
+    let db = rusqlite::Connection::open(path).unwrap();
+    let sql = "SELECT mirror, count(*), min(physical_device_name) FROM backupmediafamily GROUP BY 1 ORDER BY 1";
+    let meant = ["0|2|/backups/1-1.bak", "1|2|/mirror/backups/1-1.bak"];
+    assert_eq!(rows(&db, sql), meant);
+    assert_eq!(catalog.mirror_count(backup(2).media.uuid).unwrap(), 1);
 }
 
 #[test]

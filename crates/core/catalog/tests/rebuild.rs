@@ -95,7 +95,7 @@ fn a_rebuilt_catalog_equals_the_one_that_recorded_the_backups() {
                WHERE backup_set_id = 3";
     assert_eq!(
         rows(&sqlite(&rebuilt), sql),
-        ["a.db|9100|9000|2", "dir/b.db|200|100|1", "empty|100|0|0"]
+        ["a.db|9100|9000|3", "dir/b.db|200|100|1", "empty|100|0|0"]
     );
 }
 

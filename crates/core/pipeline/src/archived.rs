@@ -21,7 +21,7 @@ use longshore_media::{SetHeader, SetTrailer};
 use longshore_pg::wal::{History, WalName};
 use longshore_pg::{Lineage, Lsn, Recovery, SegmentName, SegmentSize};
 use longshore_repository::Reliance;
-use longshore_source::{LogEnd, LogStart, OwnLog};
+use longshore_source::{LogEnd, LogStart, OwnLog, StandbyState};
 use longshore_wal::LogRange;
 use longshore_wal::proof::{ProvenLog, Reach};
 use longshore_wal::{self as wal, SegmentTags, TagKey, WalArchive};
@@ -108,6 +108,19 @@ pub(crate) fn open(context: &RunContext, path: &Path) -> Result<WalArchive, Erro
 /// An archive that has WAL, with the identities of the run.
 pub(crate) fn existing(context: &RunContext, path: &Path) -> Result<WalArchive, Error> {
     Ok(WalArchive::existing(&*context.storage, path)?.with_keyring(&context.keyring))
+}
+
+/// The start of the archive's newest segment: a standby that the archive feeds has replayed all before it. `None`: the archive
+/// cannot be listed.
+pub(crate) fn fed_until(
+    context: &RunContext,
+    archive: &Path,
+    standby: &StandbyState,
+) -> Option<Lsn> {
+    let archive = existing(context, archive).ok()?;
+    let size = archive.identity()?.segment_size;
+    let newest = archive.newest(standby.timeline).ok()??;
+    Some(newest.start(size))
 }
 
 /// The key of the server's tags, if its files are at hand.
@@ -458,7 +471,7 @@ fn first_missing(
 
 /// Proves that the archive has the WAL that a recovery from this set needs.
 ///
-/// Errors: those of [`WalArchive::check_witness`] and [`WalArchive::prove`].
+/// Errors: those of [`WalArchive::check_witness`], [`WalArchive::check_plain`] and [`WalArchive::prove`].
 pub fn prove_replay(
     context: &RunContext,
     path: &Path,
@@ -475,6 +488,7 @@ pub fn prove_replay(
     };
     let lineage = Lineage::decode(&header.lineage);
     archive.check_witness(lineage.as_ref().and_then(|l| l.witness.as_ref()))?;
+    archive.check_plain(&log, trailer.finish_us, recovery)?;
     let reach = Reach::of(recovery.target.as_ref(), Lsn(log.last_lsn));
     Ok(archive.prove(&log, trailer.log.included, recovery, reach)?)
 }

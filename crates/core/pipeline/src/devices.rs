@@ -11,7 +11,7 @@ use crate::{BackupRequest, Error, RunContext};
 pub fn check(context: &RunContext, request: &BackupRequest) -> Result<(), Error> {
     let storage = &*context.storage;
     let kept = KnownFiles::own(storage, &request.own, context.catalog.as_deref());
-    for device in &request.devices {
+    for device in request.all_devices() {
         let place = request.place.as_ref();
         let is_new = request.disposition == Disposition::New
             && place.is_some_and(|place| place.devices.contains(device));

@@ -76,6 +76,10 @@ pub enum Error {
     #[error("the media on device {device} hold the base of this backup and would be overwritten")]
     BaseOverwritten { device: String },
 
+    /// A restore to the archive's end would remove committed transactions.
+    #[error("{tail}: the restore would remove them")]
+    Unarchived { tail: longshore_wal::Tail },
+
     /// Other sources have no WAL that could be stored separately.
     #[error("only PostgreSQL clusters have a log that can be backed up")]
     NoLog,
@@ -221,6 +225,7 @@ impl Error {
             | Error::Reliance(_)
             | Error::LogMissing { .. }
             | Error::LogUnproved
+            | Error::Unarchived { .. }
             | Error::NoLog
             | Error::BaseOverwritten { .. }
             | Error::HistoryUnread { .. }
@@ -248,6 +253,7 @@ impl Error {
             Error::LogMissing { .. } => {
                 "does archive_command succeed? After a standby's backup run pg_switch_wal() on the primary; or use --with-wal"
             }
+            Error::Unarchived { .. } => "archive these files first; or remove them: --discard-wal",
             Error::LogUnproved => "use --with-wal, or name the archive with --wal-archive",
             Error::NoBase { .. } => {
                 "make a full backup as a base for later ones; --or-full does that automatically"

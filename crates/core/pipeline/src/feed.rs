@@ -274,6 +274,8 @@ pub struct Feed<'a> {
     pub entries: u64,
     pub files: u64,
     pub based: u64,
+    /// Bytes of the files of which only the differences are stored, holes included.
+    pub based_bytes: u64,
     /// Files that ended without data pieces but changed, for the caller to collect.
     pub changes: Vec<(PathBuf, Change)>,
 }
@@ -308,6 +310,7 @@ impl<'a> Feed<'a> {
             entries: 0,
             files: 0,
             based: 0,
+            based_bytes: 0,
             changes: Vec::new(),
         }
     }
@@ -501,6 +504,9 @@ impl<'a> Feed<'a> {
                 .map(|held| (page_bytes, held)),
             _ => None,
         };
+        if held.is_some() {
+            self.based_bytes = self.based_bytes.saturating_add(found.len);
+        }
         let entry = Entry {
             path: found.path,
             kind,

@@ -64,6 +64,7 @@ pub fn origin(source: &SourceSpec) -> String {
 pub struct FinishedBackup<'a> {
     pub request: &'a BackupRequest,
     pub devices: &'a [Arc<dyn BackupDevice>],
+    pub mirrors: &'a [Vec<Arc<dyn BackupDevice>>],
     pub media_set: Uuid,
     pub header: &'a SetHeader,
     pub totals: Totals,
@@ -117,6 +118,7 @@ pub fn record_backup(
                     .iter()
                     .map(|d| FamilyRecord::new(&**d, None))
                     .collect(),
+                mirrors: Vec::new(),
             },
             header: finished.header.clone(),
             totals: finished.totals,
@@ -127,6 +129,14 @@ pub fn record_backup(
             thumbprint: request.encrypt_to.as_ref().and_then(Recipients::thumbprint),
         }
     };
+    let of_mirror = |mirror: &Vec<Arc<dyn BackupDevice>>| {
+        let families = record.media.families.iter();
+        let families = mirror.iter().zip(families.map(|family| family.uuid));
+        families
+            .map(|(d, uuid)| FamilyRecord::new(&**d, uuid))
+            .collect()
+    };
+    record.media.mirrors = finished.mirrors.iter().map(of_mirror).collect();
     record.engines = finished.engines.iter().map(engine).collect();
     record.limit = Some(finished.limit.word().to_owned());
     let catalog = Catalog::open(path).map_err(warning)?;

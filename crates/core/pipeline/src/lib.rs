@@ -54,6 +54,8 @@ mod share;
 #[cfg(test)]
 #[path = "../../source/tests/contract/suite.rs"]
 mod source_suite;
+mod tail;
+mod unarchived;
 mod unload;
 mod verify;
 
@@ -86,6 +88,8 @@ pub use request::{
 };
 pub use settings::ServerSettings;
 pub use share::EngineShare;
+pub use tail::check_tail;
+pub use unarchived::unarchived;
 
 /// Finds out what a restore would do, up to its first write, and writes nothing.
 ///

@@ -387,6 +387,7 @@ impl Source for LogSource {
             vanished: None,
             log: Some(self.end),
             complete_us: None,
+            standby: None,
         })
     }
 }

@@ -93,6 +93,8 @@ pub struct DifferentialReport {
     pub parent: Uuid,
     /// How changed pages were found.
     pub method: &'static str,
+    /// Bytes of all files that a restore of it gives; holes only in those of which the differences were stored.
+    pub described_bytes: u64,
     /// Files of which only the differences were stored.
     pub based_files: u64,
     /// Bytes read of them to find the differences.

@@ -168,6 +168,8 @@ pub struct BackupRequest {
     /// Distinguishes the source from others with its name at a target; for sources without WAL.
     pub identity: SourceIdentity,
     pub devices: Vec<DeviceSpec>,
+    /// Further devices that get the bytes of `devices`: for each mirror as many, in the same order. They need FORMAT.
+    pub mirrors: Vec<Vec<DeviceSpec>>,
     /// How many of the devices, the last ones, get parity of the others.
     pub parity: u16,
     /// How many devices may fail meanwhile: parity then stands for their stripes, and the set is degraded.
@@ -216,6 +218,11 @@ pub struct BackupRequest {
 }
 
 impl BackupRequest {
+    /// The devices that are written, those of mirrors last.
+    pub fn all_devices(&self) -> impl Iterator<Item = &DeviceSpec> {
+        self.devices.iter().chain(self.mirrors.iter().flatten())
+    }
+
     /// A full backup with the defaults: QAT_DEFLATE, LOW, a new media set.
     pub fn new(source: SourceSpec, devices: Vec<DeviceSpec>) -> BackupRequest {
         BackupRequest {
@@ -223,6 +230,7 @@ impl BackupRequest {
             database: None,
             identity: SourceIdentity::default(),
             devices,
+            mirrors: Vec::new(),
             parity: 0,
             tolerated: 0,
             place: None,

@@ -9,6 +9,7 @@
 //!
 //! Leaves to others: decoding (`unload`), and the order of a chain (`chain`).
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -43,6 +44,8 @@ impl Inspector {
     /// Notes why a chain is broken; other errors are returned to the caller.
     fn note_chain(&self, error: Error) -> Result<(), Error> {
         match &error {
+            // A base that no identity opens is not damaged.
+            closed if closed.is_closed() => Err(error),
             Error::Chain(chain) => {
                 let cause = std::error::Error::source(chain).map(|cause| format!(": {cause}"));
                 let text = chain.to_string() + &cause.unwrap_or_default();
@@ -153,13 +156,13 @@ fn work<'a>(
     sound: &[Uuid],
 ) -> Vec<SetAt<'a>> {
     let mut work: Vec<SetAt> = positions.iter().map(|p| (media, *p)).collect();
+    let place = |(media, position): &SetAt| (std::ptr::from_ref(*media), *position);
+    let mut known: HashSet<_> = work.iter().map(place).collect();
     let links = chains.iter().flat_map(|chain| &chain.links);
     for link in links.filter(|link| !sound.contains(&link.header.set)) {
-        let known = |(media, position): &SetAt| {
-            std::ptr::eq(*media, link.media) && *position == link.header.position
-        };
-        if !work.iter().any(known) {
-            work.push((link.media, link.header.position));
+        let needed = (link.media, link.header.position);
+        if known.insert(place(&needed)) {
+            work.push(needed);
         }
     }
     work
@@ -378,7 +381,9 @@ impl Verification<'_> {
         bases: &'a [MediaSet],
     ) -> Result<Vec<Chain<'a>>, Error> {
         let mut chains = Vec::new();
+        let positions: HashSet<u32> = positions.iter().copied().collect();
         for set in media.sets()? {
+            self.context.check_cancel()?;
             let (header, complete) = (&set.header, set.trailer.is_some());
             if header.parent.is_none() || !complete || !positions.contains(&header.position) {
                 continue;

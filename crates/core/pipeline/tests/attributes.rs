@@ -307,8 +307,33 @@ fn a_directory_of_which_nothing_is_known_is_its_owners_alone() {
     )
     .unwrap();
     let target = dir.path().join("target");
-    restore(&context(), restore_request(devices, &target)).unwrap();
-    assert_eq!(own(&target).0, own(&usual).0);
+    let report = restore(&context(), restore_request(devices.clone(), &target)).unwrap();
+    // The directory that it was in may have kept others out.
+    assert_eq!(own(&target).0 & 0o777, 0o700);
+    let of_file = "the directory that its paths were in";
+    let told = |report: &longshore_pipeline::RestoreReport| {
+        report.run.notes.iter().any(|note| note.contains(of_file))
+    };
+    assert!(told(&report), "{:?}", report.run.notes);
+    let database = usual.join("app.db");
+    let connection = rusqlite::Connection::open(&database).unwrap();
+    connection.execute_batch("create table t (a)").unwrap();
+    let stripe = vec![DeviceSpec::File(dir.path().join("database"))];
+    let spec = SourceSpec::Sqlite(database);
+    backup(
+        &context(),
+        backup_request(spec, stripe.clone(), Algorithm::Lz4),
+    )
+    .unwrap();
+    let of_database = dir.path().join("of-database");
+    restore(&context(), restore_request(stripe, &of_database)).unwrap();
+    assert_eq!(own(&of_database).0 & 0o777, 0o700);
+    // One that was there keeps its mode, and nothing is told of it.
+    let standing = dir.path().join("standing");
+    std::fs::create_dir(&standing).unwrap();
+    let report = restore(&context(), restore_request(devices, &standing)).unwrap();
+    assert_eq!(own(&standing).0, own(&usual).0);
+    assert!(!told(&report), "{:?}", report.run.notes);
 
     // A set of an earlier version.
     let disk = SimDisk::new(1);
@@ -473,4 +498,26 @@ fn root_is_told_of_files_with_set_id_bits_and_capabilities() {
     .unwrap();
     let told = notes("three", &devices);
     assert!(!told.iter().any(|note| note.contains("rights")), "{told:?}");
+}
+
+/// Goal: what programs keep about a file's security comes back with it: a share without Samba's lists is open to the wrong users.
+#[test]
+fn attributes_of_security_come_back_but_for_signatures() {
+    if !is_root() {
+        println!("skipped: only root sets attributes of security");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (source, target) = (dir.path().join("source"), dir.path().join("target"));
+    std::fs::create_dir(&source).unwrap();
+    std::fs::write(source.join("file"), "file").unwrap();
+    for name in ["security.NTACL", "security.SMACK64", "security.other"] {
+        set(&source.join("file"), name, &[7; 40]);
+    }
+    let devices = back_up(dir.path());
+    let report = restore(&context(), restore_request(devices, &target)).unwrap();
+    assert!(report.run.warnings.is_empty(), "{:?}", report.run.warnings);
+    let found = attributes(&target.join("file"));
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert_eq!(found, attributes(&source.join("file")));
 }

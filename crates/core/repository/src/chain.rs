@@ -52,6 +52,8 @@ pub struct SetFacts {
     /// Microseconds since the Unix epoch; for a whole set from its media, otherwise from its label.
     pub start_us: i64,
     pub finish_us: i64,
+    /// Bytes of the files that the set holds, as the source has them; 0 if they are unknown.
+    pub plain_bytes: u64,
     /// Must not be removed before this time, whatever the retention rules are.
     pub expires_us: Option<i64>,
     /// `None` for sources without WAL.
@@ -64,6 +66,9 @@ pub struct SetFacts {
     pub is_degraded: bool,
     /// Whether the last verification or the last drill of these very stripes found them not to be good.
     pub found_bad: bool,
+    /// Whether it may be the only one from which a recovery comes to the timeline with which the archive goes on
+    /// ([`crate::shelf::Shelf::facts_of`]).
+    pub leads: bool,
 }
 
 impl SetFacts {
@@ -157,12 +162,14 @@ pub(crate) mod tests {
             copy_only: false,
             start_us: at * 1_000_000,
             finish_us: at * 1_000_000 + 1,
+            plain_bytes: 0,
             expires_us: None,
             log: None,
             identity: Identity::default(),
             in_use: false,
             is_degraded: false,
             found_bad: false,
+            leads: false,
         }
     }
 

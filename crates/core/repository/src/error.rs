@@ -36,7 +36,7 @@ pub enum Error {
 
     /// A directory of the target is empty that should not be.
     #[error(
-        "target {target}: {} is not there, and the newest backup has a stripe in it: is the file system of {} mounted?",
+        "target {target}: {} is not there, and should have a stripe of earlier backups in it: is the file system of {} mounted?",
         home.display(),
         home.parent().unwrap_or(home).display()
     )]
@@ -274,7 +274,8 @@ impl Error {
                 "choose a later target; `longshore info` shows when each backup was complete"
             }
             Error::NoLog { .. } => {
-                "check that the archive's file system is mounted; name another archive with --wal-archive, or leave the recovery target out"
+                "restore the backup with its own WAL by --target-immediate; or name the archive with --wal-archive, if it is elsewhere or its file \
+                 system was not mounted"
             }
             Error::Wal(e) => e.hint(),
             Error::Store(e) => e.hint(),

@@ -103,7 +103,7 @@ impl Shelf {
         };
         let Some(place) = place else {
             let listing = self.list()?;
-            let decision = decide(&listing.facts(), policy, now_us());
+            let decision = decide(&self.facts_of(&listing)?, policy, now_us());
             let fates = fates(&decision, &listing, Fate::Removed);
             let log = self.expire_log(true, &|| Ok(decision.log.clone()))?;
             return Ok(ExpireReport {
@@ -115,7 +115,7 @@ impl Shelf {
             });
         };
         let listing = self.listing(place.look()?)?;
-        let facts = listing.facts();
+        let facts = self.facts_of(&listing)?;
         let decision = decide(&facts, policy, now_us());
         let mut fates = fates(&decision, &listing, Fate::Left);
         for i in decision.removals(&facts) {
@@ -141,7 +141,7 @@ impl Shelf {
         } else {
             let need = || {
                 let listing = self.listing(place.look()?)?;
-                let standing = standing(listing.facts(), &facts, &fates);
+                let standing = standing(self.facts_of(&listing)?, &facts, &fates);
                 Ok(decide(&standing, policy, now_us()).log)
             };
             self.expire_log(false, &need)?

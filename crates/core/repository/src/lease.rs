@@ -115,6 +115,15 @@ impl Holder {
         }
     }
 
+    /// Whether both are of one process. Containers share host names and numbers of processes, and what tells them apart is
+    /// not known of every lease.
+    pub(crate) fn is_same_process(&self, other: &Holder) -> bool {
+        let marks = [&self.process, &other.process];
+        let is_same_mark = marks[0] == marks[1] || marks.iter().any(|mark| mark.is_empty());
+        let of = |holder: &Holder| (holder.host.clone(), holder.pid, holder.boot.clone());
+        of(self) == of(other) && is_same_mark
+    }
+
     /// The name of a new lease.
     pub(crate) fn name(&self) -> PathBuf {
         let (what, id) = (self.what.map_or("", Use::text), Uuid::new_v4().simple());
@@ -290,6 +299,28 @@ pub fn holders(dir: &dyn Dir, own: Option<&Path>, now_ns: i64) -> io::Result<Vec
     Ok(holders)
 }
 
+/// Removes leases for this use, but the one named `own`, that no living program has and nobody has touched within [`STALE`]: a killed
+/// program leaves one. One that is younger may be a program's that has not locked it yet. Those that cannot be removed stay.
+///
+/// [`STALE`]: longshore_io::STALE
+pub fn remove_left(dir: &dyn Dir, what: Use, own: &Path, now_ns: i64) -> io::Result<()> {
+    let start = format!("{PREFIX}{}.", what.text());
+    for name in dir.list()? {
+        let name = PathBuf::from(name?);
+        if name == own || !name.to_str().is_some_and(|n| n.starts_with(&start)) {
+            continue;
+        }
+        let is_left = dir
+            .stat(&name)
+            .is_ok_and(|stat| stat.kind == FileKind::File && is_stale(stat.mtime_ns, now_ns));
+        if is_left && matches!(living(dir, &name, now_ns), Ok(None)) {
+            let removed = dir.remove_file(&name);
+            tracing::info!(name = %name.display(), ?removed, "a killed program left a lease");
+        }
+    }
+    Ok(())
+}
+
 fn living(dir: &dyn Dir, name: &Path, now_ns: i64) -> io::Result<Option<Holder>> {
     let file = match dir.open_to_lock(name) {
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => None,
@@ -330,6 +361,28 @@ mod tests {
     }
 
     #[test]
+    fn containers_with_one_name_and_one_number_of_process_are_two() {
+        let own = Holder::anywhere(Use::Read);
+        assert!(own.is_same_process(&Holder::anywhere(Use::Read)));
+        let of = |change: fn(&mut Holder)| {
+            let mut other = Holder::anywhere(Use::Read);
+            change(&mut other);
+            other
+        };
+        let changes: [fn(&mut Holder); 4] = [
+            |other| other.host += "x",
+            |other| other.pid += 1,
+            |other| other.boot += "x",
+            |other| other.process = "another".to_owned(),
+        ];
+        for change in changes {
+            assert!(!own.is_same_process(&of(change)));
+        }
+        // A lease that a lock tells alive has no mark.
+        assert!(own.is_same_process(&of(|other| other.process.clear())));
+    }
+
+    #[test]
     fn a_lease_is_seen_while_it_is_held_and_not_by_its_holder() {
         let temp = tempfile::tempdir().unwrap();
         let dir = Host::new().dir(temp.path()).unwrap();
@@ -364,6 +417,31 @@ mod tests {
         let dir = broken.create_dir_all(Path::new("/d")).unwrap();
         let _broken = broken.inject(Fault::errno(5).on(Op::Write));
         assert!(Lease::take(dir, Use::Expire, &HostClock).is_err());
+    }
+
+    /// Goal: killed expires leave nothing for ever, and no lease is taken from a program that lives or has just begun.
+    #[test]
+    fn leases_that_killed_programs_left_are_removed_once_they_are_old() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Host::new().dir(temp.path()).unwrap();
+        let held = Lease::take(dir.clone(), Use::Expire, &HostClock).unwrap();
+        let own = Lease::take(dir.clone(), Use::Expire, &HostClock).unwrap();
+        let write = |what| {
+            let name = Holder::us(what, &*dir).unwrap().name();
+            std::fs::write(temp.path().join(&name), "host x\n").unwrap();
+            name
+        };
+        let (left, other) = (write(Use::Expire), write(Use::Read));
+        let now = now_ns(temp.path());
+        let remove = |now| {
+            remove_left(&*dir, Use::Expire, own.name(), now).unwrap();
+            temp.path().join(&left).exists()
+        };
+        assert!(remove(now), "it may have begun just now");
+        assert!(!remove(now + STALE.as_nanos() as i64 + 60_000_000_000));
+        for name in [held.name(), own.name(), &other] {
+            assert!(temp.path().join(name).exists(), "{}", name.display());
+        }
     }
 
     #[test]

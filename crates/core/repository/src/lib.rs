@@ -7,15 +7,19 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod advice;
+mod apart;
 pub mod base;
 pub mod branch;
 pub mod chain;
 pub mod copying;
+pub mod emptied;
 mod error;
 mod expire;
 pub mod identity;
 mod label;
+mod leading;
 pub mod lease;
+mod losses;
 mod mounted;
 mod nearer;
 mod objects;
@@ -24,11 +28,14 @@ pub mod recover;
 mod reliance;
 pub mod retention;
 mod shelf;
+mod silent;
 mod state;
 pub mod status;
 pub mod target;
 mod uploads;
+mod verdict;
 
+pub use apart::Doubt;
 pub use error::Error;
 pub use expire::{ExpireReport, Fate, LogFate};
 pub use label::{BackupKind, Label};

@@ -37,4 +37,17 @@ impl Shelf {
             }),
         }
     }
+
+    /// The first of the database's directories, if the target has none of them: it is new, or no file system of it is mounted.
+    ///
+    /// Errors: a directory of the target that cannot be read.
+    pub fn bare_home(&self) -> Result<Option<PathBuf>, Error> {
+        let bare = self.place.bare_homes()?;
+        let all = bare.len() == self.target.count();
+        Ok(bare
+            .into_iter()
+            .next()
+            .filter(|_| all)
+            .map(|(_, home)| home))
+    }
 }

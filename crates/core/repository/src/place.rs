@@ -23,7 +23,7 @@ use self::buckets::Buckets;
 use self::directories::Directories;
 pub use self::door::LeftUploads;
 pub(crate) use self::door::{
-    Begun, Found, FoundRecord, Hold, LabelFiles, Place, Protection, Removal, ShelfMark,
+    Begun, Found, FoundRecord, Hold, LabelFiles, Place, Protection, Removal, ShelfMark, Stamp,
 };
 
 use crate::Error;
@@ -87,7 +87,41 @@ impl Target {
         let others = keys(other);
         let ours = keys(self).into_iter();
         let mut both = ours.filter(|(key, _)| others.iter().any(|(theirs, _)| theirs == key));
-        both.next().map(|(_, text)| text)
+        let same = both.next().map(|(_, text)| text);
+        same.or_else(|| self.folder_around(other, database, storage))
+    }
+
+    /// The prefix of this target whose folder of the database has the other target's folder of it inside, or lies inside
+    /// that one: what is there would be among the backups' own names.
+    fn folder_around(
+        &self,
+        other: &Target,
+        database: &str,
+        storage: &dyn Storage,
+    ) -> Option<String> {
+        let folders = |target: &Target| -> Vec<((String, String), String)> {
+            let of = |prefix: String| {
+                let folder = buckets::folder_of(&format!("{prefix}/{database}"), storage)?;
+                Some((folder, prefix))
+            };
+            match target.places {
+                Places::Directories(_) => Vec::new(),
+                Places::Buckets(_) => target.texts().into_iter().filter_map(of).collect(),
+            }
+        };
+        let is_below = |one: &str, other: &str| {
+            let rest = one.strip_prefix(other);
+            rest.is_some_and(|rest| rest.starts_with('/'))
+        };
+        let others = folders(other);
+        let is_near = |(key, server): &(String, String)| {
+            others.iter().any(|((theirs, at), _)| {
+                at == server && (is_below(key, theirs) || is_below(theirs, key))
+            })
+        };
+        let mut near = folders(self).into_iter();
+        near.find(|(folder, _)| is_near(folder))
+            .map(|(_, prefix)| prefix)
     }
 
     /// The promises that the stores of a target's buckets keep, shown by a probe; none for directories.

@@ -12,6 +12,7 @@
 //!   everything that is in use, being written by a live program, unexpired, or that cannot be judged.
 //! - A backup that a verification or a drill found not to be good is counted by no rule, with everything built on it. It
 //!   goes as soon as all that rules keep is newer, and not before.
+//! - A backup of a source that has lost its content is counted by no rule, unless the policy says so: those with content stay.
 //! - Backups that lack stripes are kept, and those that may need them: their directory may be unreachable for a while.
 //! - If no whole full backup is left, nothing is removed; if none is left of a branch, nothing of that branch.
 //! - A clock that was or is ahead costs no backup, nor do backups that were not made. A backup from the future stays
@@ -19,6 +20,7 @@
 //!   full backups that is much longer than any other does not count ([`UNUSUAL`]). A clock that is ahead by less than
 //!   that costs as much as it is ahead.
 //! - WAL without gaps stays since the newest good full backup of each branch, and since the newest with all its stripes.
+//! - A backup stays with all WAL since while it alone leads to the timeline with which the archive goes on (`leading.rs`).
 //! - No WAL is removed while the need of a kept backup is unknown, and no WAL of a cluster that has no kept backup
 //!   here. A foreign backup is kept and may count again, so what it needs stays, too.
 //!
@@ -26,13 +28,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use longshore_pg::Lsn;
 use longshore_wal::needs::{ClusterNeed, Range};
 use uuid::Uuid;
 
 use crate::branch::branches;
 use crate::chain::{Health, SetFacts, chain, is_good};
-use crate::label::{BackupKind, Label};
+use crate::emptied::{emptied_in, is_counted};
+use crate::label::BackupKind;
+pub use crate::verdict::{Decision, Keep, LogNeed, Remove, RetentionVerdict};
 
 /// A stretch between two full backups, or since the newest, is not counted among the days to be kept if it is longer
 /// than this many times any other within these days. It cannot be known whether no backups were made or a clock was
@@ -51,6 +54,8 @@ pub struct Policy {
     /// WAL without gaps since this many full backups ago, 1 or more, and since the newest good one in any case; older ones
     /// keep only the WAL that makes them consistent. `None`: since the oldest kept one.
     pub keep_wal: Option<u32>,
+    /// Whether backups of a source that has lost its content ([`crate::emptied`]) are counted as all others.
+    pub counts_emptied: bool,
 }
 
 impl Policy {
@@ -60,124 +65,9 @@ impl Policy {
     }
 }
 
-/// Why a backup stays.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Keep {
-    /// No rule allows its removal.
-    NoRule,
-    /// There is no whole full backup, so nothing is removed.
-    NothingWhole,
-    /// Its number among the newest full backups, from 1.
-    Count(u32),
-    /// Finished within the days to be kept.
-    Recent,
-    /// Finished within those days, without counting a stretch of this many microseconds without full backups.
-    Stretched(i64),
-    /// The base for the oldest moment within those days.
-    Base,
-    NeededBy(Label),
-    /// The newest backup of the file that was replaced, until its successor has two: until then both files may exist.
-    FileBefore,
-    /// Its full backup is kept.
-    OfKept(Label),
-    /// The newest that is complete and unmarked.
-    LastGood,
-    /// The newest of these without lost or damaged stripes, where parity holds the newest together.
-    LastWhole,
-    Unexpired,
-    InUse,
-    BeingWritten,
-    NotOurs,
-    /// Stripes of it, or of a backup it needs, are not in their place; they may only be unreachable.
-    OutOfReach,
-    /// Cannot be restored, but is not older than the kept backups.
-    Recoverable,
-    /// A verification or a drill found it, or its full backup, not to be good. It is not older than the kept backups.
-    FoundBad,
-    /// Begun in the future: a clock was wrong, and rules cannot determine its position among the others.
-    NotYet,
-}
-
-/// Why a backup is removed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Remove {
-    /// No rule keeps it.
-    Surplus,
-    /// It was never completed.
-    Abandoned,
-    /// It cannot be restored, and is older than all kept backups.
-    Broken,
-    /// Its removal had begun before.
-    Begun,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RetentionVerdict {
-    Keep(Keep),
-    Remove(Remove),
-}
-
-/// The verdict for each set, in the order given.
-#[derive(Debug, Clone)]
-pub struct Decision {
-    pub verdicts: Vec<RetentionVerdict>,
-    pub log: LogNeed,
-}
-
-impl Decision {
-    pub fn is_kept(&self, index: usize) -> bool {
-        matches!(self.verdicts[index], RetentionVerdict::Keep(_))
-    }
-
-    /// Indexes of the sets to be removed, in the necessary order: each after those that depend on it.
-    pub fn removals(&self, sets: &[SetFacts]) -> Vec<usize> {
-        let mut gone: Vec<usize> = (0..sets.len()).filter(|i| !self.is_kept(*i)).collect();
-        gone.sort_by_key(|i| {
-            let depth = chain(sets, *i).map_or(usize::MAX, |links| links.len());
-            (std::cmp::Reverse(depth), sets[*i].label.clone())
-        });
-        gone
-    }
-}
-
-/// Which WAL the kept backups need.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LogNeed {
-    /// The need of a kept backup is unknown, because it is being written, damaged, foreign or unreachable: no WAL is
-    /// removed.
-    pub all: bool,
-    clusters: BTreeMap<u64, ClusterNeed>,
-}
-
-impl LogNeed {
-    /// Whether WAL from `start` up to, not including, `end` must stay.
-    pub fn needs(&self, system: u64, timeline: u32, start: Lsn, end: Lsn) -> bool {
-        let Some(cluster) = self.clusters.get(&system) else {
-            return true;
-        };
-        self.all || cluster.needs(timeline, start, end)
-    }
-
-    /// The need for a cluster's WAL; `None` if no kept backup is from it.
-    pub(crate) fn of(&self, system: u64) -> Option<&ClusterNeed> {
-        self.clusters.get(&system)
-    }
-
-    /// Whether WAL must stay for a backup whose need is known.
-    pub(crate) fn surely_needs(&self, system: u64, timeline: u32, start: Lsn, end: Lsn) -> bool {
-        let cluster = self.clusters.get(&system);
-        cluster.is_some_and(|cluster| cluster.needs(timeline, start, end))
-    }
-
-    /// The clusters of kept backups, and the LSN from which the WAL of each is kept without gaps.
-    pub fn clusters(&self) -> impl Iterator<Item = (u64, Lsn)> + '_ {
-        self.clusters.iter().map(|(s, n)| (*s, Lsn(n.from)))
-    }
-}
-
 /// Decides about every set of one database at one target, given in any order.
 pub fn decide(sets: &[SetFacts], policy: &Policy, now_us: i64) -> Decision {
-    let mut judge = Judge::new(sets, now_us);
+    let mut judge = Judge::new(sets, policy, now_us);
     judge.protect(now_us);
     match judge.lines.iter().all(|line| line.counted.is_empty()) {
         _ if policy.is_empty() => judge.keep_rest(&Keep::NoRule),
@@ -198,6 +88,8 @@ struct Judge<'a> {
     chains: Vec<Option<Vec<usize>>>,
     lines: Vec<BranchLine>,
     kept: BTreeMap<usize, Keep>,
+    /// Full backups that rules do not count, each with the one that had the content.
+    emptied: BTreeMap<usize, usize>,
     now_us: i64,
 }
 
@@ -222,25 +114,32 @@ impl BranchLine {
 }
 
 impl<'a> Judge<'a> {
-    fn new(sets: &'a [SetFacts], now_us: i64) -> Judge<'a> {
+    fn new(sets: &'a [SetFacts], policy: &Policy, now_us: i64) -> Judge<'a> {
         let whole = |i: usize| sets[i].is_whole().then(|| chain(sets, i).ok()).flatten();
         let chains: Vec<_> = (0..sets.len()).map(whole).collect();
+        let found = branches(sets);
+        let emptied: BTreeMap<usize, usize> = match policy.counts_emptied {
+            true => BTreeMap::new(),
+            false => found
+                .iter()
+                .flat_map(|branch| emptied_in(sets, &branch.sets, now_us).0)
+                .collect(),
+        };
         let is_counted = |i: &usize| {
-            let set = &sets[*i];
-            let is_full = set.kind == BackupKind::Full && !set.copy_only;
-            chains[*i].is_some() && is_full && set.start_us <= now_us && !set.found_bad
+            chains[*i].is_some() && is_counted(&sets[*i], now_us) && !emptied.contains_key(i)
         };
         let line = |sets: Vec<usize>| BranchLine {
             counted: sets.iter().rev().copied().filter(is_counted).collect(),
             oldest: None,
             sets,
         };
-        let lines = branches(sets).into_iter().map(|b| line(b.sets)).collect();
+        let lines = found.into_iter().map(|b| line(b.sets)).collect();
         Judge {
             sets,
             chains,
             lines,
             kept: BTreeMap::new(),
+            emptied,
             now_us,
         }
     }
@@ -311,6 +210,11 @@ impl<'a> Judge<'a> {
                 Health::Whole { .. } | Health::Broken | Health::Abandoned | Health::Removing => {}
             }
         }
+        for i in 0..self.sets.len() {
+            if self.sets[i].leads {
+                self.keep(i, Keep::Leads);
+            }
+        }
         for [good, whole] in last {
             for (i, why) in [(good, Keep::LastGood), (whole, Keep::LastWhole)] {
                 if let Some(i) = i {
@@ -368,11 +272,7 @@ impl<'a> Judge<'a> {
                 by_rule.insert(*i, Keep::Count(n as u32 + 1));
             }
         }
-        let birth = |i: usize| self.sets[i].identity.origin.births_ns.last();
-        if let [newest, before, ..] = line.counted[..]
-            && let (Some(one), Some(other)) = (birth(newest), birth(before))
-            && one != other
-        {
+        if let Some(before) = self.file_before(line) {
             by_rule.entry(before).or_insert(Keep::FileBefore);
         }
         if let Some(days) = policy.keep_days {
@@ -402,6 +302,27 @@ impl<'a> Judge<'a> {
         by_rule
     }
 
+    /// The last backup of the file that the source was before, while that in its place has one counted backup: of a file that was
+    /// replaced because it was damaged, the last one may be what was found not to be good.
+    fn file_before(&self, line: &BranchLine) -> Option<usize> {
+        let birth = |i: usize| self.sets[i].identity.origin.births_ns.last();
+        let newest = *line.counted.first()?;
+        let own = birth(newest)?;
+        if line.counted.get(1).is_some_and(|i| birth(*i) == Some(own)) {
+            return None;
+        }
+        let mut others = line.sets.iter().rev().copied();
+        let is_other = |i: &usize| {
+            let full = self.sets[*i].kind == BackupKind::Full && self.chains[*i].is_some();
+            full && self.sets[*i].start_us <= self.now_us && birth(*i).is_some_and(|b| b != own)
+        };
+        match line.counted.get(1) {
+            Some(before) if is_other(before) => Some(*before),
+            Some(_) => None,
+            None => others.find(is_other),
+        }
+    }
+
     /// Whether a set is not older than those that rules keep. For sets on no known branch, only the time decides.
     fn is_young(&self, index: usize) -> bool {
         let lines = self.lines.iter().filter_map(|line| line.is_young(index));
@@ -427,6 +348,10 @@ impl<'a> Judge<'a> {
                 // Nothing counts it, and it goes no earlier than any other of its age: a repair may make it good again.
                 (Health::Whole { .. }, Some(root)) if self.sets[root].found_bad => {
                     self.is_young(root).then_some(Keep::FoundBad)
+                }
+                (Health::Whole { .. }, Some(root)) if self.emptied.contains_key(&root) => {
+                    let with = &self.sets[self.emptied[&root]].label;
+                    self.is_young(root).then(|| Keep::Emptied(with.clone()))
                 }
                 (Health::Whole { .. }, Some(root)) if root == i => set
                     .copy_only
@@ -568,12 +493,20 @@ fn log_need(sets: &[SetFacts], judge: &Judge, policy: &Policy) -> LogNeed {
             ];
             good.into_iter().flatten().filter_map(first).min()
         };
+        // A differential that leads there begins after its full backup.
+        let leading = judge.kept.keys().filter(|i| sets[**i].leads);
+        let leading = leading.filter_map(first).min();
         let from = match policy.keep_wal {
             Some(n) => {
                 let lines = || judge.lines.iter();
                 let newest = lines().filter_map(|line| firsts(line, n)).min();
                 let good = lines().filter_map(good_firsts).min();
-                newest.or(oldest).into_iter().chain(good).min()
+                newest
+                    .or(oldest)
+                    .into_iter()
+                    .chain(good)
+                    .chain(leading)
+                    .min()
             }
             None => oldest,
         };
@@ -586,6 +519,8 @@ fn log_need(sets: &[SetFacts], judge: &Judge, policy: &Policy) -> LogNeed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use longshore_pg::Lsn;
+
     use crate::chain::tests::{diff, full};
     use crate::shelf::BackupEntry;
     use crate::state::BackupState;
@@ -629,6 +564,7 @@ mod tests {
             readers: Vec::new(),
             objects: Vec::new(),
             imprint: String::new(),
+            stamps: Vec::new(),
             found_bad: None,
         };
         assert_eq!(entry(true).facts().health, Health::Unknown);
@@ -746,6 +682,15 @@ mod tests {
             RetentionVerdict::Keep(Keep::FileBefore)
         );
         assert_eq!(kept(&sets, count(1), 9), [false, false, false, true]);
+        // It was replaced because it was damaged.
+        let mut bad = sets.clone();
+        (bad[0].found_bad, bad[1].found_bad) = (true, true);
+        let decision = decide(&bad[..3], &count(1), 9_000_000);
+        assert_eq!(
+            decision.verdicts[1],
+            RetentionVerdict::Keep(Keep::FileBefore)
+        );
+        assert_eq!(kept(&bad, count(1), 9), [false, false, false, true]);
         // If the old file is backed up again, both count separately.
         let sets = [of(2, &[7]), of(3, &[7, 8]), of(4, &[7, 8, 7])];
         assert_eq!(kept(&sets, count(1), 9), [false, true, true]);
@@ -823,6 +768,55 @@ mod tests {
         );
         assert_eq!(decision.verdicts[1], RetentionVerdict::Keep(Keep::Count(1)));
         assert!(decision.is_kept(2));
+    }
+
+    /// Goal: nights of backups of an empty source remove no backup with content, and go once others have content.
+    #[test]
+    fn a_backup_of_a_source_that_lost_its_content_takes_no_place_of_one_that_has_it() {
+        let of = |at: i64, plain_bytes: u64| {
+            let mut set = full(at);
+            set.plain_bytes = plain_bytes;
+            set.identity.origin.births_ns = vec![7];
+            set
+        };
+        let mut sets = vec![of(1, 500), of(2, 500), of(3, 0), of(4, 0), of(5, 0)];
+        let emptied = RetentionVerdict::Keep(Keep::Emptied(sets[1].label.clone()));
+        let decision = decide(&sets, &count(2), 9_000_000);
+        let counted = |n: u32| RetentionVerdict::Keep(Keep::Count(n));
+        assert_eq!(decision.verdicts[..2], [counted(2), counted(1)]);
+        assert_eq!(decision.verdicts[2..4], [emptied.clone(), emptied]);
+        assert!(decision.is_kept(4));
+        let confirmed = Policy {
+            counts_emptied: true,
+            ..count(2)
+        };
+        let bare = [false, false, false, true, true];
+        assert_eq!(kept(&sets, confirmed, 9), bare);
+        sets.extend([of(6, 500), of(7, 500)]);
+        let again = [false, false, false, false, false, true, true];
+        assert_eq!(kept(&sets, count(2), 9), again);
+    }
+
+    /// Goal: after a recovery to an earlier moment the one backup that leads to the new timeline stays, with all WAL since.
+    #[test]
+    fn the_backup_that_alone_leads_to_the_latest_timeline_stays_with_its_wal() {
+        let mut sets = vec![
+            logged(1, 100, 110),
+            logged(2, 200, 210),
+            logged(3, 300, 310),
+        ];
+        let rules = Policy {
+            keep_wal: Some(1),
+            ..count(2)
+        };
+        assert_eq!(kept(&sets, rules, 9), [false, true, true]);
+        sets[0].leads = true;
+        let decision = decide(&sets, &rules, 9_000_000);
+        assert_eq!(decision.verdicts[0], RetentionVerdict::Keep(Keep::Leads));
+        let system = sets[0].log.unwrap().system;
+        let clusters: Vec<_> = decision.log.clusters().collect();
+        assert_eq!(clusters, [(system, Lsn(100))]);
+        assert!(decision.log.needs(system, 2, Lsn(150), Lsn(160)));
     }
 
     /// Goal: a backup that is known not to be good takes no good one's place, and is removed no earlier than before.

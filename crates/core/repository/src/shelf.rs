@@ -35,7 +35,7 @@ use crate::chain::{Health, SetFacts, chain};
 use crate::identity::Identity;
 use crate::label::{BackupKind, Label};
 use crate::lease::{Holder, Use};
-use crate::place::{Begun, Found, Hold, LabelFiles, Place, Protection};
+use crate::place::{Begun, Found, FoundRecord, Hold, LabelFiles, Place, Protection};
 use crate::recover::{self, RestoreStart, SkippedBackup};
 use crate::state::{BackupState, Complete, Shown, broken, strangers, writing};
 use crate::target::{self, Target, WAL};
@@ -52,6 +52,8 @@ pub struct Shelf {
     /// Reads the WAL archive, if it is encrypted, and knows whose backups count.
     pub keyring: Arc<Keyring>,
     pub(crate) place: Arc<dyn Place>,
+    /// Records of drills of copies of these backups elsewhere.
+    pub(crate) heeded: Arc<[FoundRecord]>,
 }
 
 /// One backup on a shelf.
@@ -73,8 +75,10 @@ pub struct BackupEntry {
     pub readers: Vec<Holder>,
     /// Tells the existing stripes from all copies of them, and from what may have their names later.
     pub imprint: String,
-    /// The last result of a verification or a drill of these very stripes, if it found them not to be good: in words that
-    /// follow the label.
+    /// What of each existing stripe no copy has: family, length in bytes, and the last change in nanoseconds.
+    pub stamps: Vec<(u32, u64, i64)>,
+    /// The last result of a verification or a drill of these very stripes, if it found them not to be good, or of a drill of any
+    /// copy, if it found the content not to be good: in words that follow the label.
     pub found_bad: Option<String>,
 }
 
@@ -197,12 +201,14 @@ impl BackupEntry {
             copy_only: false,
             start_us: begun_us,
             finish_us: begun_us,
+            plain_bytes: 0,
             expires_us: None,
             log: None,
             identity: Identity::default(),
             in_use: !self.readers.is_empty(),
             is_degraded: self.complete().is_some_and(|c| !c.faults.is_empty()),
             found_bad: self.found_bad.is_some(),
+            leads: false,
         };
         let shown = match &self.state {
             BackupState::Complete(complete) => Some((&complete.header, &complete.trailer)),
@@ -233,6 +239,7 @@ impl BackupEntry {
             facts.copy_only = header.copy_only;
             facts.start_us = header.start_us;
             facts.finish_us = trailer.finish_us;
+            facts.plain_bytes = trailer.plain_bytes_total;
             facts.expires_us = header.expires_us;
             facts.identity = Identity::of(header);
         }
@@ -321,6 +328,7 @@ impl Shelf {
             archive: None,
             keyring: Arc::default(),
             place,
+            heeded: Arc::default(),
         })
     }
 
@@ -453,7 +461,9 @@ impl Shelf {
         if sets.iter().all(|set| set.complete().is_none()) {
             return;
         }
-        let Ok(status) = self.results() else { return };
+        let Ok(status) = self.judgements() else {
+            return;
+        };
         for set in sets {
             set.found_bad = status.bad(set);
         }
@@ -486,7 +496,7 @@ impl Shelf {
     }
 
     fn judge(&self, label: Label, files: LabelFiles, now_ns: i64) -> BackupEntry {
-        let imprint = files.imprint();
+        let (imprint, stamps) = (files.imprint(), files.stamps.clone());
         let is_bare = files.stripes.is_empty() && !files.has_lease;
         let (mut devices, mut doubles) = (files.stripes, Vec::new());
         let (writers, readers): (Vec<_>, Vec<_>) = files
@@ -542,6 +552,7 @@ impl Shelf {
             readers,
             objects: files.objects.into_iter().collect(),
             imprint,
+            stamps,
             found_bad: None,
         }
     }

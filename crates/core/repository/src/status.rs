@@ -11,6 +11,7 @@
 //! Invariants
 //! - A result counts for a backup only if set and stripes are the very ones that were read. A name proves nothing, and
 //!   neither does a time: a copy, a clone and a set that was replaced under its label have no result.
+//! - A drill's finding in a set's content counts for the set wherever its stripes lie: all copies have that content.
 //! - A result never counts as newer than the place's own clock says, also after others were written to its record, and
 //!   one that is dated later than now does not count.
 //! - A failed run is mended by a run that read what it had failed at, and that began after it. No result from before a
@@ -147,6 +148,9 @@ pub struct SetResult {
     /// The damage; empty if there was none.
     #[serde(default)]
     pub text: String,
+    /// Whether the damage is in what the set holds, so that each copy of it has the same.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub content: bool,
 }
 
 impl SetResult {
@@ -159,7 +163,27 @@ impl SetResult {
             good: wrong.is_none(),
             seconds: None,
             text: cut(wrong.unwrap_or_default()),
+            content: false,
         }
+    }
+
+    /// Whether it is of the same stripes and kind, so that the newer of the two counts: a finding in the content and a result of
+    /// stripes say nothing about each other.
+    fn is_kin(&self, other: &SetResult) -> bool {
+        self.set == other.set && self.stripes == other.stripes && self.content == other.content
+    }
+
+    /// Whether it counts no longer once this one is written after it. Only a drill of the whole content, of whichever copy, says
+    /// anything about an earlier finding in it; a result of other stripes stays.
+    fn is_replaced_by(&self, later: &SetResult) -> bool {
+        let has_content = later.good || later.content;
+        let same_stripes = self.stripes == later.stripes;
+        self.set == later.set
+            && if self.content {
+                has_content
+            } else {
+                same_stripes
+            }
     }
 
     /// Whether it is about this very backup.
@@ -375,7 +399,7 @@ impl Record {
         let mut seen = BTreeSet::new();
         self.sets.reverse();
         self.sets
-            .retain(|result| seen.insert((result.set, result.stripes.clone())));
+            .retain(|own| seen.insert((own.set, own.stripes.clone(), own.content)));
         self.keep_results(RESULTS_MAX);
         self.wal.sort_by_key(|range| -range.by.at_us);
         self.wal.truncate(RANGES_MAX);
@@ -433,9 +457,7 @@ impl Record {
     fn merge(&mut self, task: Task, other: Record) {
         for result in other.sets {
             let rank = |result: &SetResult| (result.by.at_us, !result.good);
-            let is_same =
-                |own: &&mut SetResult| own.set == result.set && own.stripes == result.stripes;
-            match self.sets.iter_mut().find(is_same) {
+            match self.sets.iter_mut().find(|own| own.is_kin(&result)) {
                 Some(own) if rank(&result) > rank(own) => *own = result,
                 Some(_) => {}
                 None => self.sets.push(result),
@@ -511,9 +533,11 @@ impl Record {
     /// Whether it has the damage and the failure in this part, or a later result.
     fn has_damage(&self, news: &News) -> bool {
         let has_set = |bad: &SetResult| {
-            let is_same = |own: &&SetResult| own.set == bad.set && own.stripes == bad.stripes;
-            let own = self.sets.iter().find(is_same);
-            own.is_some_and(|own| !own.good || own.by.at_us > bad.by.at_us)
+            let is_later = |own: &SetResult| own.by.at_us > bad.by.at_us;
+            let has_it = |own: &SetResult| {
+                own.is_kin(bad) && !own.good || bad.is_replaced_by(own) && is_later(own)
+            };
+            self.sets.iter().any(has_it)
         };
         let has_wal = |lost: &UnsoundWal| {
             let holds = |own: &UnsoundWal| own.first <= lost.first && lost.last <= own.last;
@@ -549,7 +573,7 @@ impl Record {
 
     fn add(&mut self, news: &News) {
         for result in &news.sets {
-            self.sets.retain(|own| own.set != result.set);
+            self.sets.retain(|own| !own.is_replaced_by(result));
             self.sets.push(result.clone());
         }
         for lost in &news.unsound {
@@ -630,21 +654,55 @@ impl Status {
     pub fn of_set(&self, task: Task, entry: &BackupEntry, now_us: i64) -> Option<&SetResult> {
         let identity = entry.identity()?;
         let record = self.records.get(&task)?;
-        let of_it = |result: &&SetResult| result.is_of(&identity);
-        let found = record.sets.iter().find(of_it)?;
+        let condemned = self.condemned(identity.set).is_some();
+        let of_it = |result: &&SetResult| result.is_of(&identity) && (!result.content || condemned);
+        let all = record.sets.iter().filter(of_it);
+        let found = all.max_by_key(|result| (result.by.at_us, !result.good))?;
         is_past(&found.by, now_us).then_some(found)
     }
 
-    /// What the last verification or the last drill of this very backup found to be wrong; `None`: nothing, or there was
-    /// none. A time says nothing here: a bad result of a host whose clock is ahead counts.
+    /// What the last verification or the last drill of this very backup found to be wrong, or a drill in the content of a
+    /// copy of it; `None`: nothing, or there was none. A time says nothing here: a bad result of a host whose clock is ahead
+    /// counts.
     pub(crate) fn bad(&self, entry: &BackupEntry) -> Option<String> {
         let identity = entry.identity()?;
-        [Task::Verify, Task::Drill].into_iter().find_map(|task| {
-            let record = self.records.get(&task)?;
-            let is_bad = |result: &SetResult| result.is_of(&identity) && !result.good;
-            let told = || format!("was found not to be good by {}", task.word());
-            record.sets.iter().any(is_bad).then(told)
-        })
+        let is_bad = |task: &Task| {
+            let own = |own: &SetResult| own.is_of(&identity) && !own.good && !own.content;
+            self.results_of(*task).iter().any(own)
+        };
+        let told = |task: Task| format!("was found not to be good by {}", task.word());
+        let found = [Task::Verify, Task::Drill].into_iter().find(is_bad);
+        found
+            .or_else(|| self.condemned(identity.set).map(|_| Task::Drill))
+            .map(told)
+    }
+
+    /// The last drill of a set, of whichever copy of it, if it found the content not to be good.
+    fn condemned(&self, set: Uuid) -> Option<&SetResult> {
+        self.last_of_content(set).filter(|last| !last.good)
+    }
+
+    /// The last drill that says anything about a set's content. Of two of one time the bad one counts.
+    fn last_of_content(&self, set: Uuid) -> Option<&SetResult> {
+        let of_it = |result: &&SetResult| result.set == set && (result.good || result.content);
+        let all = self.results_of(Task::Drill).iter().filter(of_it);
+        all.max_by_key(|result| (result.by.at_us, !result.good))
+    }
+
+    fn results_of(&self, task: Task) -> &[SetResult] {
+        let record = self.records.get(&task);
+        record.map_or(&[], |record| &record.sets)
+    }
+
+    /// Takes drills of another place into account, as far as they say anything about the content of sets.
+    fn heed(&mut self, drills: &[SetResult]) {
+        let sets = drills.to_vec();
+        let other = Record {
+            sets,
+            ..Record::default()
+        };
+        let own = self.records.entry(Task::Drill).or_default();
+        own.merge(Task::Drill, other);
     }
 
     /// When a backup under this label was last read, whatever was found: it was complete then, once at least. `None`: no
@@ -700,7 +758,7 @@ impl Status {
         record.unsound.iter().filter(is_open).collect()
     }
 
-    fn of(found: Vec<FoundRecord>) -> Status {
+    fn of(found: impl IntoIterator<Item = FoundRecord>) -> Status {
         let mut status = Status::default();
         for record in found {
             let Some(task) = Task::ALL.into_iter().find(|t| t.file() == record.name) else {
@@ -751,6 +809,80 @@ impl Shelf {
         let names = [Task::Verify, Task::Drill].map(Task::file);
         let names = names.each_ref().map(String::as_str);
         Ok(Status::of(self.place.records(&names, LEN_MAX)?))
+    }
+
+    /// The results that say which backups are bad: the records' and those of copies that are heeded.
+    ///
+    /// Errors: the place cannot be read.
+    pub(crate) fn judgements(&self) -> Result<Status, Error> {
+        let mut status = self.results()?;
+        status.heed(&self.heeded_results());
+        Ok(status)
+    }
+
+    /// The same, which also counts what drills of the database's backups at another place found in their content. Records
+    /// that cannot be read there say nothing.
+    #[must_use]
+    pub fn heeding(self, other: &Shelf) -> Shelf {
+        let found = other.place.records(&[&Task::Drill.file()], LEN_MAX);
+        Shelf {
+            heeded: found.unwrap_or_default().into(),
+            ..self
+        }
+    }
+
+    /// The results of drills that it heeds, about the content of sets.
+    fn heeded_results(&self) -> Vec<SetResult> {
+        let status = Status::of(self.heeded.iter().cloned());
+        let is_last = |result: &&SetResult| status.last_of_content(result.set) == Some(*result);
+        let results = status.results_of(Task::Drill).iter();
+        results.filter(is_last).cloned().collect()
+    }
+
+    /// Records what drills of a copy of these sets, which this shelf heeds, found in their content, so that it counts where only
+    /// this place is left.
+    ///
+    /// Errors: those of [`Shelf::record`].
+    pub fn record_heeded(&self, sets: &[Uuid]) -> Result<(), Error> {
+        let mut results = self.heeded_results();
+        results.retain(|heeded| sets.contains(&heeded.set));
+        self.record_drilled(results)
+    }
+
+    /// Records what drills of copies found in the content of sets, as far as it is news here.
+    ///
+    /// Errors: those of [`Shelf::record`].
+    pub fn record_drilled(&self, results: Vec<SetResult>) -> Result<(), Error> {
+        let own = self.results()?;
+        let is_news = |other: &SetResult| {
+            let known = own.last_of_content(other.set);
+            let is_later = known.is_none_or(|known| known.by.at_us < other.by.at_us);
+            // A good result is about the stripes that were read: it only lifts a bad one.
+            is_later && (!other.good || known.is_some_and(|known| !known.good))
+        };
+        let mut sets = results;
+        sets.retain(|other| is_news(other));
+        if sets.is_empty() {
+            return Ok(());
+        }
+        let news = News {
+            sets,
+            ..News::default()
+        };
+        self.record(Task::Drill, &news)
+    }
+
+    /// Whether a drill found the content of this set, and so of all copies of it, not to be good. Records that cannot be read say
+    /// nothing.
+    pub fn condemns(&self, set: Uuid) -> bool {
+        self.judgements()
+            .is_ok_and(|status| status.condemned(set).is_some())
+    }
+
+    /// The same of the set of a backup.
+    pub fn is_content_bad(&self, entry: &BackupEntry) -> bool {
+        let set = entry.complete().map(|complete| complete.header.set);
+        set.is_some_and(|set| self.condemns(set))
     }
 
     /// Adds to a record. One that is damaged is replaced.

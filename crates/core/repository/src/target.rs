@@ -271,12 +271,17 @@ pub(crate) fn is_reservation(name: &str) -> bool {
     name.strip_suffix(WRITING).and_then(family_of).is_some()
 }
 
+/// The most characters in a database's name.
+const NAME_MAX: usize = 128;
+
 /// Why a name cannot be that of a database's directory at a target.
 pub fn bad_name(name: &str) -> Option<&'static str> {
     match name {
         "" | "." | ".." => Some("this is not a name for a directory"),
         _ if name.contains(['/', '\0']) => Some("a name with `/` cannot be a directory"),
         _ if name.len() > 255 => Some("the name is too long for a directory"),
+        // As the media and SQL Server's names have it.
+        _ if name.chars().nth(NAME_MAX).is_some() => Some("a name has at most 128 characters"),
         _ if name.starts_with('.') => Some("names that begin with a dot are reserved"),
         _ => None,
     }
@@ -300,6 +305,21 @@ pub fn unfit_name(name: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_has_as_many_characters_as_the_media_take_and_as_a_directory_may() {
+        for (name, fits) in [
+            ("n".repeat(128), true),
+            ("n".repeat(129), false),
+            ("ü".repeat(127), true),
+            ("ü".repeat(128), false),
+            ("😀".repeat(63), true),
+            ("😀".repeat(64), false),
+        ] {
+            assert_eq!(bad_name(&name).is_none(), fits, "{name}");
+            assert_eq!(unfit_name(&name).is_none(), fits, "{name}");
+        }
+    }
 
     #[test]
     fn a_prefix_that_is_no_address_is_refused_in_the_words_that_were_written() {

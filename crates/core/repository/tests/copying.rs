@@ -488,6 +488,12 @@ fn one_place_under_two_names_is_found() {
     let one = bucket("/a");
     assert!(one.common_place(&bucket("/a/"), "db", &*host).is_some());
     assert_eq!(one.common_place(&bucket("/a/b"), "db", &*host), None);
+    // The copies of the database would be among its own backups.
+    for (near, far) in [(&one, &bucket("/a/db")), (&bucket("/a/db/x"), &one)] {
+        assert!(near.common_place(far, "db", &*host).is_some());
+        assert_eq!(near.common_place(far, "other", &*host), None);
+        assert_eq!(near.common_place(far, "d", &*host), None);
+    }
 }
 
 #[test]

@@ -177,6 +177,7 @@ fn keep(full: u32, wal: Option<u32>) -> Policy {
         keep_full: Some(full),
         keep_days: None,
         keep_wal: wal,
+        counts_emptied: false,
     }
 }
 

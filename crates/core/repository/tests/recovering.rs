@@ -124,12 +124,14 @@ fn sets(sketches: &[Sketch]) -> Vec<SetFacts> {
             copy_only: false,
             start_us,
             finish_us: start_us + s.took,
+            plain_bytes: 0,
             expires_us: None,
             log: Some(log),
             identity: Identity::default(),
             in_use: false,
             is_degraded: false,
             found_bad: false,
+            leads: false,
         });
     }
     sets

@@ -97,6 +97,7 @@ fn sets(sketches: &[Sketch]) -> Vec<SetFacts> {
             copy_only: s.copy_only,
             start_us,
             finish_us: start_us + s.hours * DAY_US / 24,
+            plain_bytes: 0,
             expires_us: s.unexpired.then_some(NOW_US + 1),
             log: Some(LogRange {
                 system: s.system,
@@ -109,6 +110,7 @@ fn sets(sketches: &[Sketch]) -> Vec<SetFacts> {
             in_use: s.in_use,
             is_degraded: matches!(s.health, 11..=14),
             found_bad: false,
+            leads: false,
         });
     }
     settle(&mut sets);
@@ -234,6 +236,7 @@ fn policies() -> impl Strategy<Value = Policy> {
         keep_full,
         keep_days,
         keep_wal,
+        counts_emptied: false,
     })
 }
 
@@ -480,12 +483,14 @@ fn full(at_us: i64) -> SetFacts {
         copy_only: false,
         start_us: at_us,
         finish_us: at_us,
+        plain_bytes: 0,
         expires_us: None,
         log: None,
         identity: Identity::default(),
         in_use: false,
         is_degraded: false,
         found_bad: false,
+        leads: false,
     }
 }
 

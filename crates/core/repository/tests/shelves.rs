@@ -524,6 +524,22 @@ fn backups_in_an_unreachable_directory_survive_every_expire() {
     assert_eq!(fates, [Fate::Removed, Fate::Removed, Fate::Kept]);
 }
 
+/// Goal: killed expires leave no files for ever.
+#[test]
+fn an_expire_removes_the_leases_that_killed_ones_left_long_ago() {
+    let stage = Stage::new(1);
+    stage.shelve(1);
+    let left = |name: &str| stage.path(format!("d1/db/.longshore-lease-{name}.b.1.x"));
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(100 * 3600);
+    for name in ["expire", "read"] {
+        let file = fs::File::create(left(name)).unwrap();
+        file.set_modified(old).unwrap();
+    }
+    stage.expire(1).unwrap();
+    assert!(!left("expire").exists());
+    assert!(left("read").exists(), "it is no expire's");
+}
+
 /// Goal: a backup that begins while an expire takes its lease and lists is not called one of the future.
 #[test]
 fn the_time_of_an_expire_is_that_after_its_listing() {

@@ -91,6 +91,7 @@ pub fn backup(n: u64) -> BackupRecord {
             description: String::new(),
             software: "Longshore 1".into(),
             compressed: true,
+            mirrors: Vec::new(),
             families: vec![family(1), family(2)],
         },
         header: header(n),

@@ -43,6 +43,8 @@ pub struct Decisions<'a> {
     pub context: &'a RunContext,
     pub request: &'a BackupRequest,
     pub devices: Vec<Arc<dyn BackupDevice>>,
+    /// Those of each mirror.
+    pub mirrors: Vec<Vec<Arc<dyn BackupDevice>>>,
     pub about: Description,
     /// A sample of the segment in which the needed WAL begins, as the server had it.
     pub first: Option<SegmentDigest>,
@@ -59,6 +61,14 @@ pub struct Decisions<'a> {
     pub warnings: Vec<String>,
 }
 
+impl Decisions<'_> {
+    /// The devices that are written, those of mirrors last.
+    pub fn all_devices(&self) -> Vec<Arc<dyn BackupDevice>> {
+        let mirrors = self.mirrors.iter().flatten();
+        self.devices.iter().chain(mirrors).cloned().collect()
+    }
+}
+
 /// A backup that is ready to begin.
 pub struct PreparedBackup<'a> {
     pub decided: Decisions<'a>,
@@ -72,12 +82,15 @@ impl<'a> PreparedBackup<'a> {
         context: &'a RunContext,
         request: &'a BackupRequest,
     ) -> Result<PreparedBackup<'a>, Error> {
-        refuse_twice(&request.devices)?;
+        refuse_twice(request)?;
         devices::check(context, request)?;
         let engine = Compressor::new(request.algorithm, request.level)?.engine();
         let devices = context.devices(&request.devices);
+        let mirrors = request.mirrors.iter().map(|m| context.devices(m));
+        let mirrors: Vec<_> = mirrors.collect();
+        let all = [&devices[..], &mirrors.concat()].concat();
         let mut options = source_options(request);
-        let base = find_base(context, request, &devices)?;
+        let base = find_base(context, request, &all)?;
         let set = Uuid::new_v4();
         let wrapped = |to: &Recipients| match &request.key_places {
             None => NewKey::wrapped(&to.for_set(set.as_bytes())),
@@ -95,7 +108,7 @@ impl<'a> PreparedBackup<'a> {
         refuse_own_files(context, request)?;
         let (source, begun_us) = open_source(context, request, &options)?;
         let about = source.description().clone();
-        refuse_inside(context, &request.devices, &about.trees)?;
+        refuse_inside(context, request, &about.trees)?;
         let first = match (&request.wal_proof, &about.log) {
             (Some(proof), Some(start)) => {
                 check_archive(context, proof, start, about.own_log.as_ref())?
@@ -103,9 +116,9 @@ impl<'a> PreparedBackup<'a> {
             _ => None,
         };
         let choice = EngineChoice::of(context, &request.offload, request.algorithm);
-        let sizes = sizes(request, &devices, &about, &choice)?;
-        let mut plan = plan(request, &choice.engine(engine), &devices, &about, &sizes);
-        plan.memory_bytes += devices_bytes(request, &devices, &about);
+        let sizes = sizes(request, (&devices, &all), &about, &choice)?;
+        let mut plan = plan(request, &choice.engine(engine), &all, &about, &sizes);
+        plan.memory_bytes += devices_bytes(request, (&devices, &all), &about);
         plan.memory_bytes += choice.memory_bytes(&sizes);
         plan.memory_bytes += base_sums.as_ref().map_or(0, |sums| sums.memory_bytes());
         plan.notices.extend(choice.notices.iter().cloned());
@@ -129,6 +142,7 @@ impl<'a> PreparedBackup<'a> {
                 context,
                 request,
                 devices,
+                mirrors,
                 about,
                 first,
                 engine,
@@ -207,13 +221,16 @@ fn open_source(
     }
 }
 
+/// The devices, and with them those of the mirrors.
+type AllDevices<'a> = (&'a [Arc<dyn BackupDevice>], &'a [Arc<dyn BackupDevice>]);
+
 fn sizes(
     request: &BackupRequest,
-    devices: &[Arc<dyn BackupDevice>],
+    (devices, all): AllDevices<'_>,
     about: &Description,
     choice: &EngineChoice,
 ) -> Result<Sizes, Error> {
-    let files = devices.iter().filter(|d| d.class() == DeviceClass::File);
+    let files = all.iter().filter(|d| d.class() == DeviceClass::File);
     let demand = Demand {
         tuning: &request.tuning,
         limits: &request.limits,
@@ -223,7 +240,7 @@ fn sizes(
         streams: files.count(),
         algorithm: request.algorithm,
     };
-    let others = about.memory_bytes + devices_bytes(request, devices, about);
+    let others = about.memory_bytes + devices_bytes(request, (devices, all), about);
     let sizes = Room::now().fit(&demand, others)?;
     Ok(sizes.with_staging(choice.buffers_wanted(&sizes), &request.tuning))
 }
@@ -246,11 +263,11 @@ fn planned_bytes(about: &Description) -> Option<u64> {
 /// The memory that the devices hold themselves, and that of the parity.
 fn devices_bytes(
     request: &BackupRequest,
-    devices: &[Arc<dyn BackupDevice>],
+    (devices, all): AllDevices<'_>,
     about: &Description,
 ) -> u64 {
     let stripe = stripe_bytes(planned_bytes(about), data_stripes(request, devices));
-    let of_devices: u64 = devices.iter().map(|d| d.writing_bytes(stripe)).sum();
+    let of_devices: u64 = all.iter().map(|d| d.writing_bytes(stripe)).sum();
     of_devices + ParityPlan::of(request.parity).memory_bytes()
 }
 

@@ -21,7 +21,7 @@ pub fn refuse_own_files(context: &RunContext, request: &BackupRequest) -> Result
         let id = |path| context.storage.stat(path).map(|s| (s.dev, s.ino));
         matches!((id(a), id(b)), (Ok(a), Ok(b)) if a == b)
     };
-    for device in &request.devices {
+    for device in request.all_devices() {
         if let DeviceSpec::File(path) = device
             && request.disposition == Disposition::Format
             && roots.iter().any(|root| same_file(root, path))
@@ -42,10 +42,10 @@ pub fn refuse_own_files(context: &RunContext, request: &BackupRequest) -> Result
 /// Errors: [`Error::DeviceInside`].
 pub fn refuse_inside(
     context: &RunContext,
-    devices: &[DeviceSpec],
+    request: &BackupRequest,
     trees: &[PathBuf],
 ) -> Result<(), Error> {
-    for device in devices {
+    for device in request.all_devices() {
         let DeviceSpec::File(path) = device else {
             continue;
         };
@@ -66,9 +66,10 @@ pub fn refuse_inside(
 }
 
 /// Without this check, the lock of a device named twice would be reported as another backup.
-pub fn refuse_twice(devices: &[DeviceSpec]) -> Result<(), Error> {
+pub fn refuse_twice(request: &BackupRequest) -> Result<(), Error> {
     let mut families = HashMap::new();
-    for (device, family) in devices.iter().zip(1..) {
+    let lists = std::iter::once(&request.devices).chain(&request.mirrors);
+    for (device, family) in lists.flat_map(|devices| devices.iter().zip(1..)) {
         let name = match device {
             DeviceSpec::File(path) => path.clone(),
             DeviceSpec::Bucket(address) => address.to_string().into(),

@@ -43,6 +43,7 @@ pub fn of(decided: Decisions, sealed: SealedSet, observer: &dyn Observer) -> Bac
         &FinishedBackup {
             request: decided.request,
             devices: &decided.devices,
+            mirrors: &decided.mirrors,
             media_set: sealed.media_set,
             header: &sealed.header,
             totals: sealed.totals,
@@ -64,12 +65,14 @@ pub fn of(decided: Decisions, sealed: SealedSet, observer: &dyn Observer) -> Bac
         observer.note(note);
     }
     let method = decided.about.differing;
+    let changed_bytes = counters.changed_bytes.load(Ordering::Relaxed);
     let differential = decided.parent.map(|parent| DifferentialReport {
         parent,
         method: method.unwrap_or("page sums"),
+        described_bytes: plain_bytes.saturating_sub(changed_bytes) + sealed.based_bytes,
         based_files: sealed.based_files,
         read_bytes: counters.scanned_bytes.load(Ordering::Relaxed),
-        changed_bytes: counters.changed_bytes.load(Ordering::Relaxed),
+        changed_bytes,
     });
     let changed = sealed.marks.iter().take(CHANGED_MAX).map(changed_file);
     BackupReport {

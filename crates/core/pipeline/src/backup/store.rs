@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 use uuid::Uuid;
 
 use super::prepared::{Decisions, PreparedBackup};
-use crate::archived::{ServerFacts, wait_for_log};
+use crate::archived::{ServerFacts, fed_until, wait_for_log};
 use crate::crew::Crew;
 use crate::error::Error;
 use crate::handoff::Handoff;
@@ -47,8 +47,9 @@ pub struct SealedSet {
     pub index: Option<IndexSecret>,
     /// Stripes whose devices failed, as far as that was tolerated.
     pub lost: Vec<StripeFault>,
-    /// Files of which only the differences from the base were stored.
+    /// Files of which only the differences from the base were stored, and their bytes, holes included.
     pub based_files: u64,
+    pub based_bytes: u64,
     /// Files that changed while they were read.
     pub marks: Vec<(PathBuf, Change)>,
     pub warnings: Vec<String>,
@@ -67,7 +68,7 @@ pub fn store<'a>(
     prepared: PreparedBackup<'a>,
     observer: &dyn Observer,
 ) -> Result<(Decisions<'a>, SealedSet), Error> {
-    let devices = prepared.decided.devices.clone();
+    let devices = prepared.decided.all_devices();
     // When this returns, all writers are gone, and have aborted what they could.
     write(prepared, observer).map_err(|error| {
         let stripes = left(&devices);
@@ -101,7 +102,12 @@ fn write<'a>(
     } = prepared;
     let clock = decided.context.clock.clone();
     let (started, cpu_before) = (clock.now(), process_cpu());
-    let mut writer = SetWriter::begin(&decided.devices, set_plan, decided.start_us)?;
+    let mut writer = SetWriter::begin_mirrored(
+        &decided.devices,
+        &decided.mirrors,
+        set_plan,
+        decided.start_us,
+    )?;
     if let Some(keys) = &writer.keys {
         decided.context.keyring.remember(keys);
     }
@@ -127,14 +133,17 @@ fn write<'a>(
     writer.families.extend(direct);
     let marks = shared.marks.into_inner();
     prove(&decided, &moved.summary)?;
+    let doubt = doubt_of_standby(&decided, &moved.summary);
+    moved.summary.warnings.extend(doubt);
     let plain_bytes = shared.counters.plain_bytes.load(Ordering::Relaxed);
     let totals = totals(&decided, &moved, plain_bytes, !marks.is_empty());
     decided.context.check_cancel()?;
     let (header, media_set) = (writer.header.clone(), writer.media_set);
     // A set whose place is lost must not appear, and one that lost it meanwhile must not count.
     confirm(&decided)?;
+    let devices = decided.all_devices();
     let done = writer.seal_and_tell(&totals, &mut || {
-        observer.completing(&left(&decided.devices));
+        observer.completing(&left(&devices));
     })?;
     confirm(&decided)?;
     let sealed = SealedSet {
@@ -145,6 +154,7 @@ fn write<'a>(
         index: done.index,
         lost: done.lost,
         based_files: moved.based_files,
+        based_bytes: moved.based_bytes,
         marks,
         warnings: moved.summary.warnings,
         notes: moved.summary.notes,
@@ -243,6 +253,17 @@ fn prove(decided: &Decisions, summary: &SourceSummary) -> Result<(), Error> {
         None if end.included => Ok(()),
         None => Err(Error::LogUnproved),
     }
+}
+
+/// The reason why a standby's data may be older than the backup's end.
+fn doubt_of_standby(decided: &Decisions, summary: &SourceSummary) -> Option<String> {
+    let standby = summary.standby.as_ref()?;
+    let proof = decided.request.wal_proof.as_ref();
+    let is_fed = standby.restores && !standby.streams;
+    let archived = proof
+        .filter(|_| is_fed)
+        .and_then(|proof| fed_until(decided.context, &proof.archive, standby));
+    Some(standby.doubt(archived)?.text)
 }
 
 fn totals(decided: &Decisions, moved: &LoadResult, plain_bytes: u64, marked: bool) -> Totals {

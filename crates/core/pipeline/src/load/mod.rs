@@ -39,6 +39,7 @@ use crate::{Error, Observer};
 struct ReadResult {
     totals: FileTotals,
     based_files: u64,
+    based_bytes: u64,
     summary: SourceSummary,
 }
 
@@ -46,8 +47,9 @@ struct ReadResult {
 pub struct LoadResult {
     pub families: Vec<FamilyWriter>,
     pub totals: FileTotals,
-    /// Files of which only the differences from the base were stored.
+    /// Files of which only the differences from the base were stored, and their bytes, holes included.
     pub based_files: u64,
+    pub based_bytes: u64,
     pub summary: SourceSummary,
     pub samples: Vec<crate::Sample>,
 }
@@ -110,6 +112,7 @@ pub fn move_bytes(
             families,
             totals: read.totals,
             based_files: read.based_files,
+            based_bytes: read.based_bytes,
             summary: read.summary,
             samples,
         })
@@ -119,7 +122,7 @@ pub fn move_bytes(
 impl LoadShared<'_> {
     /// Reads the whole source with all workers, then ends its snapshot.
     fn read_all(&self, source: Box<dyn Source>, workers: usize) -> Result<ReadResult, Error> {
-        let (totals, based_files, next) = {
+        let (totals, (based_files, based_bytes), next) = {
             let feed = Mutex::new(Feed::new(
                 &*source,
                 self.inputs.buffer_len(),
@@ -143,7 +146,7 @@ impl LoadShared<'_> {
                 entry_count: feed.entries,
                 file_count: feed.files,
             };
-            (totals, feed.based, feed.number())
+            (totals, (feed.based, feed.based_bytes), feed.number())
         };
         // The database is released before anything waits for the target.
         let summary = source.finish()?;
@@ -153,6 +156,7 @@ impl LoadShared<'_> {
         Ok(ReadResult {
             totals,
             based_files,
+            based_bytes,
             summary,
         })
     }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use longshore_codec::Compressor;
 use longshore_media::block::MANIFEST_PLAIN_MAX;
 use longshore_media::manifest::PATH_MAX;
-use longshore_media::{BlockOut, FamilyWriter, Item, Mark};
+use longshore_media::{BlockOut, FamilyWriter, HELD_BLOCKS, Item, Mark, SharedBytes};
 
 use super::block::Ready;
 use super::shared::{LoadShared, mark_kind};
@@ -33,8 +33,8 @@ impl LoadShared<'_> {
         let mut written = 0;
         let write = |ready: Ready| -> Result<Stripe, Error> {
             let at = clock.now();
-            self.write_block(&mut family, &ready)?;
             written += ready.bytes().len() as u64;
+            self.write_block(&mut family, ready)?;
             lap(clock, at, &self.counters.write_us);
             self.counters.writes.fetch_add(1, Ordering::Relaxed);
             Ok(Stripe {
@@ -60,22 +60,27 @@ impl LoadShared<'_> {
         }
         // NUL never blocks, so no writer thread is needed.
         let family = (ready.sequence % self.direct.len() as u64) as usize;
-        self.write_block(&mut self.direct[family].lock(), &ready)
+        self.write_block(&mut self.direct[family].lock(), ready)
     }
 
-    fn write_block(&self, family: &mut FamilyWriter, ready: &Ready) -> Result<(), Error> {
-        let bytes = ready.bytes();
+    fn write_block(&self, family: &mut FamilyWriter, ready: Ready) -> Result<(), Error> {
+        let bytes = SharedBytes::new(ready.output, ready.start..ready.end);
         self.counters
             .stored_bytes
             .fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        family.put_block(&BlockOut {
-            bytes,
+        let block = BlockOut {
+            bytes: &bytes,
             sequence: ready.sequence,
             plain_len: ready.plain_len,
             stored_crc: ready.stored_crc,
             manifest: &ready.manifest,
             digest: ready.digest,
-        })?;
+        };
+        // Where the user asked for few buffers, none can stay away.
+        match self.outputs.count() > 2 * HELD_BLOCKS {
+            true => family.put_shared_block(&block, &bytes)?,
+            false => family.put_block(&block)?,
+        }
         Ok(())
     }
 

@@ -21,7 +21,7 @@ use super::opened::OpenedMedia;
 use super::reading::Reading;
 use super::target::DestinationNeeds;
 use super::writer::{RestoreResult, Wave, Writer};
-use crate::archived::prove_replay;
+use crate::archived::{existing, prove_replay};
 use crate::chain::{Link, Merge};
 use crate::choice::EngineChoice;
 use crate::measure::{Counters, lap, process_cpu};
@@ -29,6 +29,7 @@ use crate::plan::{Demand, Plan, Sizes, codec_bytes};
 use crate::request::Offload;
 use crate::request::RestoreRequest;
 use crate::room::Room;
+use crate::tail::check_tail;
 use crate::unload::{UnloadJob, UnloadResult, unload};
 use crate::{ChainError, ClusterOptions, Error, Observer, RunContext};
 
@@ -145,6 +146,16 @@ impl<'a> PreparedRestore<'a> {
             let proven = prove_replay(self.context, archive, set, recovery)?;
             let warning = proven.warning();
             warning.iter().for_each(|text| observer.warning(text));
+            let request = (
+                &*self.request.target,
+                self.request.replace,
+                &self.request.cluster,
+            );
+            let at = (proven.timeline, proven.end);
+            let (storage, archive) = (&*self.context.storage, existing(self.context, archive)?);
+            if let Some(text) = check_tail(storage, &archive, request, at, recovery)? {
+                observer.warning(&text);
+            }
             options.recovery = Some(Recovery {
                 not_ahead: proven.not_ahead,
                 ..recovery.clone()

@@ -57,6 +57,17 @@ fn dangers(
     if recovery.is_some_and(|recovery| recovery.not_ahead) {
         notes.extend(landing::told_of_not_ahead(storage, &request.target));
     }
+    if request.only.is_empty() && request.cluster.settings == landing::RecoverySettings::Write {
+        let written = recovery.cloned().unwrap_or_default();
+        notes.extend(landing::told_of_overruled(
+            storage,
+            &request.target,
+            &written,
+        ));
+    }
+    if request.only.is_empty() {
+        warnings.extend(landing::told_of_data_directory(storage, &request.target));
+    }
     let is_kept = request.cluster.settings == landing::RecoverySettings::Keep;
     if is_kept && !trailers(moved).any(|trailer| trailer.log.included) {
         notes.push(

@@ -12,9 +12,9 @@
 use std::path::{Path, PathBuf};
 
 use longshore_landing::{
-    Cluster, ClusterError, Destination, Error as LandingError, KnownFiles, Outline, PathList,
-    ProtectedFiles, ReplacePolicy, RootWish, Scope, StandingNames, Survey, SurveyedNames, Target,
-    WantedAttributes, check_moves, chosen_entry, may_be_log, moved, place_of, refuse_media,
+    Cluster, ClusterError, Destination, Error as LandingError, KnownFiles, Outline, OwnDirectory,
+    PathList, ProtectedFiles, ReplacePolicy, RootWish, Scope, StandingNames, Survey, SurveyedNames,
+    Target, WantedAttributes, check_moves, chosen_entry, may_be_log, moved, place_of, refuse_media,
 };
 use longshore_media::{
     BackupType, DeviceSpec, Entry, Item, MediaSet, SetHeader, SetTrailer, TreeRoot,
@@ -204,11 +204,13 @@ impl DestinationNeeds<'_> {
         Ok(Box::new(cluster))
     }
 
-    /// The attributes of the directory, if the restore makes it. Databases have no directory of their own.
+    /// The attributes of the directory, if the restore makes it. The one around a single file or database may have kept others out.
     fn root(&self) -> RootWish {
         match (self.kind, &self.header.tree_root) {
-            (SourceKind::Sqlite | SourceKind::Postgres, _) | (_, TreeRoot::None) => RootWish::Usual,
-            (SourceKind::Files, TreeRoot::Unknown) => RootWish::Closed,
+            (SourceKind::Postgres, _) => RootWish::Usual,
+            (SourceKind::Sqlite, _) => RootWish::Closed(OwnDirectory::AroundDatabase),
+            (SourceKind::Files, TreeRoot::None) => RootWish::Closed(OwnDirectory::AroundFiles),
+            (SourceKind::Files, TreeRoot::Unknown) => RootWish::Closed(OwnDirectory::OfTree),
             (SourceKind::Files, TreeRoot::Dir(entry)) => {
                 RootWish::Known(WantedAttributes::of(entry))
             }

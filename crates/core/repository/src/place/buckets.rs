@@ -238,6 +238,13 @@ pub(super) fn identity_of(address: &str, storage: &dyn Storage) -> Option<String
     Some(spot.identity().display().to_string())
 }
 
+/// The same in two parts: bucket with key, and server.
+pub(super) fn folder_of(address: &str, storage: &dyn Storage) -> Option<(String, String)> {
+    let whole = identity_of(address, storage)?;
+    let (folder, server) = whole.rsplit_once(" at ")?;
+    Some((folder.to_owned(), server.to_owned()))
+}
+
 /// A key that every caller has in the form of one already.
 fn key_of(text: impl Into<String>) -> Key {
     let text = text.into();
@@ -525,6 +532,9 @@ fn add_files(
             let (at, len, changed_ns) = (stripe.identity(), object.len_bytes, object.modified_ns);
             let change = format!("{} {len} {changed_ns}", at.display());
             files.changes.push(change);
+            if let Some((family, _)) = family_of(name) {
+                files.stamps.push((family.into(), len, changed_ns));
+            }
         } else if is_key_object(name) {
             files.bytes += object.len_bytes;
             files.objects.extend(ObjectName::parse(name));

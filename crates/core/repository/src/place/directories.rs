@@ -439,12 +439,18 @@ impl Place for Directories {
                 path,
                 holder: other.text(),
             }),
-            None => Ok(Some(Box::new(Locked {
-                place: self,
-                dirs,
-                own,
-                path,
-            }))),
+            None => {
+                // They protect nothing, so what cannot be removed is in nobody's way.
+                if let Err(error) = lease::remove_left(&**home, Use::Expire, own.name(), now_ns) {
+                    tracing::info!(%error, "leases that killed expires left stay");
+                }
+                Ok(Some(Box::new(Locked {
+                    place: self,
+                    dirs,
+                    own,
+                    path,
+                })))
+            }
         }
     }
 }
@@ -862,6 +868,8 @@ impl Files {
                         self.found.bytes += stat.len;
                         let change = format!("{number} {} {}", stat.len, stat.ctime_ns);
                         self.found.changes.extend(finished.then_some(change));
+                        let stamp = (number.into(), stat.len, stat.ctime_ns);
+                        self.found.stamps.extend(finished.then_some(stamp));
                     }
                     *self
                         .families

@@ -55,7 +55,13 @@ pub(crate) struct LabelFiles {
     /// One line for each stripe that has its final name: its length, and its last change by the place's own clock. No
     /// copy of the stripe has the same line.
     pub changes: Vec<String>,
+    /// The same as facts, without the place: also of a stripe that is seen under another name of the place.
+    pub stamps: Vec<Stamp>,
 }
+
+/// The family of a stripe, its length in bytes, and its last change by the place's own clock, in nanoseconds since the
+/// Unix epoch. No stripe that was written at another moment has the same.
+pub type Stamp = (u32, u64, i64);
 
 impl LabelFiles {
     /// A digest of what no copy of the stripes has.
@@ -229,7 +235,7 @@ pub struct LeftUploads {
 }
 
 /// A record of what was found out about a database's backups.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct FoundRecord {
     pub name: String,
     /// Where it lies, for people.

@@ -271,6 +271,98 @@ fn no_older_record_makes_unsound_wal_good_again() {
     assert!(!other.wal.contains(&range(1, 9, 1)), "{other:?}");
 }
 
+/// Goal: damage of stripes is nothing to other stripes, and damage of what the set holds is the same in all of them, until a drill
+/// of any of them finds it good.
+#[test]
+fn a_drills_finding_in_the_content_counts_for_all_copies_of_the_set() {
+    let of = |drills: &[SetResult]| {
+        let mut status = Status::default();
+        status.heed(drills);
+        let found = status.condemned(Uuid::from_u128(1));
+        found.map(|result| result.stripes.clone())
+    };
+    let elsewhere = |content, at_us, good| SetResult {
+        stripes: "cc".into(),
+        content,
+        ..result(1, at_us, good)
+    };
+    assert_eq!(of(&[elsewhere(true, 5, false)]).as_deref(), Some("cc"));
+    assert_eq!(of(&[elsewhere(false, 5, false)]), None, "stripes alone");
+    let both = |at_us| of(&[elsewhere(true, 5, false), result(1, at_us, true)]);
+    assert_eq!(both(6), None, "found good since");
+    assert!(both(5).is_some() && both(4).is_some());
+    // The member is in the record that others read, and only where it says something.
+    let written = |result: SetResult| {
+        let record = Record {
+            sets: vec![result],
+            ..Record::default()
+        };
+        String::from_utf8(record.encode()).unwrap()
+    };
+    assert!(written(elsewhere(true, 5, false)).contains("\"content\":true"));
+    assert!(!written(result(1, 5, false)).contains("content"));
+}
+
+/// Goal: neither a finding in the content nor one about a place's own stripes is forgotten for the other, and only a good drill of
+/// the set lifts the first, a good one of these stripes the second.
+#[test]
+fn findings_about_stripes_and_about_content_do_not_replace_each_other() {
+    let of = |stripes: &str, at_us, good, content| SetResult {
+        stripes: stripes.into(),
+        content,
+        ..result(1, at_us, good)
+    };
+    let added = |results: &[SetResult]| {
+        let mut record = Record::default();
+        for result in results {
+            let sets = vec![result.clone()];
+            record.add(&News {
+                sets,
+                ..News::default()
+            });
+            record = Record::parse(Some(&record.encode())).unwrap();
+        }
+        record
+    };
+    let counts = |results: &[SetResult]| {
+        let record = added(results);
+        let own = |own: &SetResult| own.stripes == "aa" && !own.good && !own.content;
+        let is_own_bad = record.sets.iter().any(own);
+        let records = [(Task::Drill, record)].into();
+        let status = Status {
+            records,
+            unreadable: Vec::new(),
+        };
+        (is_own_bad, status.condemned(Uuid::from_u128(1)).is_some())
+    };
+    let (content, told) = (of("aa", 1, false, true), of("cc", 1, false, true));
+    let stripes = of("aa", 2, false, false);
+    assert_eq!(counts(&[content.clone(), stripes.clone()]), (true, true));
+    assert_eq!(counts(&[stripes.clone(), told.clone()]), (true, true));
+    // The stripe was mended, or a drill of another copy found the content good.
+    let (mended, elsewhere) = (of("bb", 3, false, true), of("cc", 4, true, false));
+    assert_eq!(
+        counts(&[content.clone(), stripes.clone(), mended]),
+        (true, true)
+    );
+    let lifted = [content.clone(), stripes.clone(), elsewhere];
+    assert_eq!(counts(&lifted), (true, false));
+    assert_eq!(
+        counts(&[content, stripes, of("aa", 0, true, false)]),
+        (false, false)
+    );
+    // Each kind is there once, and what is written is known to be there.
+    let again = of("dd", 9, false, true);
+    let both = [told.clone(), of("aa", 2, false, false), again.clone()];
+    assert_eq!(added(&both).sets.len(), 2);
+    let of_news = |bad: &SetResult| News {
+        sets: vec![bad.clone()],
+        ..News::default()
+    };
+    assert!(added(&both).has_damage(&of_news(&again)));
+    assert!(!added(&[of("dd", 9, false, false)]).has_damage(&of_news(&of("dd", 9, false, true))));
+}
+
 /// Goal: a newer result for stripes that are there no longer hides none for those that are.
 #[test]
 fn of_two_stripes_of_one_set_each_has_its_result() {
