@@ -25,6 +25,10 @@ pub enum Error {
     #[error("{path} is not a cache that this version knows")]
     NoCache { path: PathBuf },
 
+    /// Made by a newer version, whose plugin for nbdkit belongs to it.
+    #[error("{path} is a cache of the form {form:?}, which a newer version made")]
+    NewerCache { path: PathBuf, form: String },
+
     /// Creating would overwrite data.
     #[error("{path} is not empty")]
     NotEmpty { path: PathBuf },
@@ -80,6 +84,9 @@ pub enum Error {
     #[error("a cache is already attached")]
     Attached,
 
+    #[error("requests do not end: in the cache device that was detached, perhaps")]
+    Hangs,
+
     #[error("the recording has ended: another one began, or no client fetched it in time")]
     NotRecording,
 }
@@ -94,6 +101,9 @@ impl Error {
                  and `mount` show who does; stop that first"
             }
             Error::NoCache { .. } => "create one with `longshore cache create`",
+            Error::NewerCache { .. } => {
+                "install that version, its plugin for nbdkit as well, and start the server again"
+            }
             Error::NotEmpty { .. } => "give an empty file or device, or --force to overwrite it",
             Error::SlotSize { .. } => "give a slot size of 4, 8, 16, 32 or 64 KiB",
             Error::TooSmall { .. } => "give the cache 16 MiB or more",
@@ -120,6 +130,9 @@ impl Error {
             Error::Detached => "attach one with `longshore cache attach`",
             Error::NotRecording => {
                 "start another recording; only one runs at a time, and the client must keep up"
+            }
+            Error::Hangs => {
+                "attach it again when that device answers, or start the server again with the new cache"
             }
             Error::Attached => "detach it first with `longshore cache detach`",
         }

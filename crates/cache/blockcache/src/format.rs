@@ -55,7 +55,9 @@ use longshore_io::crc32c;
 use crate::geometry::{Geometry, LINE, Lines};
 use crate::log_size::set_len;
 
-const MAGIC: &[u8; 8] = b"LSCACHE5";
+/// The form in which this version writes caches, as they begin with it.
+pub const FORM: &str = "LSCACHE5";
+const MAGIC: &[u8] = FORM.as_bytes();
 /// Without the backend's birth, and without the boot.
 const BIRTHLESS_MAGIC: &[u8; 8] = b"LSCACHE4";
 const BIRTHLESS_LEN: usize = 120;
@@ -397,6 +399,14 @@ impl<'a> Cursor<'a> {
     fn u64(&mut self) -> Option<u64> {
         Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
     }
+}
+
+/// The form of a cache that a newer version made, by its first bytes.
+pub fn newer_form(first: &[u8]) -> Option<String> {
+    let (known, number) = FORM.split_at(FORM.len() - 1);
+    let form = first.get(..FORM.len())?;
+    let is_newer = form.starts_with(known.as_bytes()) && &form[known.len()..] > number.as_bytes();
+    is_newer.then(|| String::from_utf8_lossy(form).into_owned())
 }
 
 #[cfg(test)]

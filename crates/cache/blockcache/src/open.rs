@@ -45,13 +45,13 @@ use crate::compare;
 use crate::content::{self, Look};
 use crate::directory::Directory;
 use crate::disks;
-use crate::format::{BackendContent, BackendMark, ServedBackend, Superblock};
+use crate::format::{BackendContent, BackendMark, FORM, ServedBackend, Superblock, newer_form};
 use crate::geometry::{Geometry, LINE};
 use crate::guard::{Guard, Word};
 use crate::journal::{self, Journal, Superblocks, Table};
 use crate::mark::{boot, mark_at};
 use crate::start::Start;
-use crate::store::{Store, StoreState};
+use crate::store::{Store, StoreState, extend};
 use crate::watch::{BackendWatch, LEASE_MAX_NS};
 
 /// Durable lines that are compared with the backend at a start that need not compare all. If 1 % of the cached data was
@@ -94,7 +94,7 @@ const LOOKS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Refuses a backend's file that another program, or a loop device, has open for writing. Readers do no harm. If the
-/// system cannot tell, nothing is refused.
+/// system cannot tell, as it does only to the file's owner, nothing is refused, and the log says so.
 fn nobody_writes(storage: &dyn Storage, path: &Path, clock: &dyn Clock) -> Result<(), Error> {
     let path = storage.canonical(path).map_err(failed("find", path))?;
     let found = storage.stat(&path).map_err(failed("look at", &path))?;
@@ -109,7 +109,15 @@ fn nobody_writes(storage: &dyn Storage, path: &Path, clock: &dyn Clock) -> Resul
     for _ in 0..LOOKS {
         match file.is_written_elsewhere() {
             Ok(true) => clock.sleep(PAUSE),
-            Ok(false) | Err(_) => return Ok(()),
+            Ok(false) => return Ok(()),
+            Err(error) => {
+                tracing::warn!(
+                    %error,
+                    backend = %path.display(),
+                    "cannot tell whether another program writes to the backend: see that none does, or serve as its owner"
+                );
+                return Ok(());
+            }
         }
     }
     Err(Error::InUse { path })
@@ -195,11 +203,14 @@ fn fill(
     // Nothing is changed for a cache that cannot be made.
     let geometry = Geometry::fit(wanted, slot_bytes)?;
     if let Some(len_bytes) = len_bytes.filter(|_| !is_block_device) {
-        file.set_len(len_bytes).map_err(failed("extend", path))?;
+        extend(&*file, found.len, len_bytes).map_err(failed("extend", path))?;
     }
     if !is_block_device {
-        file.allocate(0..geometry.end())
-            .map_err(failed("reserve space in", path))?;
+        let reserved = file.allocate(0..geometry.end()).inspect_err(|_| {
+            // A full file system would stay full for everybody.
+            let _as_before = file.free_unwritten();
+        });
+        reserved.map_err(failed("reserve space in", path))?;
     }
     let table = empty(geometry)?;
     let superblock = Superblock {
@@ -543,11 +554,17 @@ impl BackendFacts {
 
 impl Cache {
     fn take(storage: &dyn Storage, path: &Path) -> Result<Cache, Error> {
-        let no_cache = || Error::NoCache {
-            path: path.to_owned(),
-        };
         let (file, below) = (take(storage, path)?, take_below(storage, path)?);
         let found = journal::read_superblock(&*file).map_err(failed("read", path))?;
+        let no_cache = || {
+            let mut first = [0; FORM.len()];
+            let _too_short = file.read_exact_at(&mut first, 0, Via::Cache);
+            let path = path.to_owned();
+            match newer_form(&first) {
+                Some(form) => Error::NewerCache { path, form },
+                None => Error::NoCache { path },
+            }
+        };
         let Superblocks {
             newest: superblock,
             sound,

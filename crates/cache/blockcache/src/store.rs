@@ -442,11 +442,9 @@ impl Store {
         let next = before.resized(bytes)?;
         let found = self.file.stat().map_err(failed("look at"))?;
         match found.kind == FileKind::File {
-            true if found.len < next.end() => self
-                .file
-                .set_len(next.end())
-                .and_then(|()| self.file.allocate(0..next.end()))
-                .map_err(failed("extend"))?,
+            true if found.len < next.end() => {
+                extend(&*self.file, found.len, next.end()).map_err(failed("extend"))?;
+            }
             false if found.len < next.end() => {
                 return Err(Error::TooSmall {
                     device_bytes: next.end(),
@@ -574,4 +572,14 @@ impl Drop for Claims {
             }
         }
     }
+}
+
+/// Extends a file to `len` bytes that all have their space. A failure leaves it as long as it was, with no more space taken.
+pub(crate) fn extend(file: &dyn File, before: u64, len: u64) -> io::Result<()> {
+    let extended = file.set_len(len).and_then(|()| file.allocate(0..len));
+    if extended.is_err() && before < len {
+        // A full file system would stay full for everybody.
+        let _as_before = file.set_len(before);
+    }
+    extended
 }

@@ -10,6 +10,7 @@
 
 use std::path::{Path, PathBuf};
 
+use longshore_blockcache::format::FORM;
 use longshore_blockcache::{Backend, Settings};
 use longshore_io::{Host, Via};
 use longshore_policy::calibrate::model_at;
@@ -27,7 +28,8 @@ fast_model=PATH, slow_model=PATH
 control=PATH    socket for `longshore cache status` and the like
 buffered=BOOL   through the page cache instead of past it [false]
 fillers=N       threads that fill the cache [2]
-clients=N       requests served at once [16]";
+clients=N       requests of one connection served at once [16]
+form=NAME       the form of caches that the program knows; refused if this plugin has another one";
 
 /// The settings of the command line, each checked by itself.
 #[derive(Debug, Clone, Default)]
@@ -65,6 +67,12 @@ impl Config {
         // nbdkit changes its directory when it goes into the background.
         let path = || std::path::absolute(value).map_err(|e| format!("{key}: {e}"));
         match key {
+            "form" if value == FORM => {}
+            "form" => {
+                return Err(format!(
+                    "this plugin has caches of the form {FORM}, and the program has {value}: install both of one version"
+                ));
+            }
             "backend" => self.backend = Some(path()?),
             "cache" => self.cache = Some(path()?),
             "guard" => self.guard = Some(path()?),
@@ -153,4 +161,17 @@ fn pair(value: &str) -> Result<(Outlook, Outlook), String> {
 fn model(key: &str, path: &Path) -> Result<Outlook, String> {
     let profile = model_at(path, &Host::new()).map_err(|e| format!("{key}: {e}; {}", e.hint()))?;
     Ok(profile.outlook())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_of_another_version_is_refused() {
+        let mut config = Config::default();
+        config.set("form", FORM).unwrap();
+        let refused = config.set("form", "LSCACHE9").unwrap_err();
+        assert!(refused.contains("install both of one version"), "{refused}");
+    }
 }

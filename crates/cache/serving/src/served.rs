@@ -26,6 +26,10 @@ use crate::config::ServingPlan;
 /// How often to check whether a checkpoint is due.
 const TICK: Duration = Duration::from_millis(200);
 
+/// The cost of a start without a cache.
+const EMPTIED: &str =
+    "one that the backend had begins empty, since it does not see what is written meanwhile";
+
 pub struct Served {
     cached: Arc<CachedBackend>,
     keeper: JoinHandle<()>,
@@ -154,7 +158,7 @@ fn tell_of_cache(
     cached: &CachedBackend,
 ) {
     match cache {
-        None => tracing::info!("serving without a cache"),
+        None => tracing::info!("serving without a cache; {EMPTIED}"),
         Some(Ok(start)) => {
             let held_bytes = cached.status().held_bytes;
             match start.is_believed() || start == Start::Fresh {
@@ -166,7 +170,7 @@ fn tell_of_cache(
             tracing::error!(
                 error = text(&error),
                 hint = error.hint(),
-                "serving without a cache"
+                "serving without a cache; {EMPTIED}"
             );
         }
     }

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use longshore_io::{
     Clock, Dir, File, FileAttributes, FileLock, FileRead, FileWrite, Host, HostClock, Stat,
-    Storage, Via,
+    Storage, Via, ZeroedSpace,
 };
 use longshore_policy::model::{Device, Nanos, Op, Profile, Request};
 use parking_lot::{Condvar, Mutex};
@@ -336,8 +336,8 @@ impl FileWrite for EmulatedDevice {
         self.file.free_unwritten()
     }
 
-    fn punch(&self, range: Range<u64>) -> io::Result<bool> {
-        self.file.punch(range)
+    fn zero(&self, range: Range<u64>, space: ZeroedSpace) -> io::Result<bool> {
+        self.file.zero(range, space)
     }
 
     fn sync(&self) -> io::Result<()> {

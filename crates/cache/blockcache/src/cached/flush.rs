@@ -4,14 +4,12 @@
 //! - Every flush that was in flight when a sync failed reports the failure. If none was, because a checkpoint saw the
 //!   failure, the next flush reports it.
 //! - Syncs of the backend run one after another, each with all its consequences: the system reports an error to one
-//!   caller only.
+//!   caller only. One sync stands for all flushes that came before it began (`joined.rs`).
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
-
-use longshore_io::File;
 
 use super::shared::{CachedBackend, Shared};
 use crate::meter::add;
@@ -58,28 +56,29 @@ impl CachedBackend {
         if !force && few {
             return Ok(());
         }
-        store.checkpoint(|| self.shared.sync_backend_and_times(store))
+        store.checkpoint(|| self.shared.sync_backend_and_times(Some(store)))
     }
 }
 
 impl Shared {
+    /// One sync for all callers that wait for it.
     pub(super) fn sync_backend(&self, store: Option<&Arc<Store>>) -> io::Result<()> {
-        self.sync_backend_by(|backend| backend.sync(), store)
+        self.syncs
+            .join(|| self.with_consequences(self.backend.sync(), store))
     }
 
     /// Also syncs a file's times, with which a start after a crash compares.
-    pub(super) fn sync_backend_and_times(&self, store: &Arc<Store>) -> io::Result<()> {
-        self.sync_backend_by(|backend| backend.sync_with_times(), Some(store))
+    pub(super) fn sync_backend_and_times(&self, store: Option<&Arc<Store>>) -> io::Result<()> {
+        self.syncs
+            .alone(|| self.with_consequences(self.backend.sync_with_times(), store))
     }
 
-    /// One sync at a time, with all consequences of a failure.
-    pub(super) fn sync_backend_by(
+    /// The same result, with all consequences of a failure.
+    fn with_consequences(
         &self,
-        sync: impl FnOnce(&dyn File) -> io::Result<()>,
+        synced: io::Result<()>,
         store: Option<&Arc<Store>>,
     ) -> io::Result<()> {
-        let _one = self.syncing.lock();
-        let synced = sync(&*self.backend);
         if let Err(error) = &synced {
             add(&self.meter.backend_errors, 1);
             self.syncs_failed.fetch_add(1, SeqCst);

@@ -16,14 +16,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
-use longshore_io::{Clock, File, FileKind, Pool};
+use longshore_io::{Clock, File, FileKind};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
-use super::shared::{CachedBackend, Settings, Shared, fill_queue};
+use super::buffers::{RequestBuffers, fill_queue};
+use super::joined::JoinedSyncs;
+use super::shared::{CachedBackend, Settings, Shared};
 use super::together::Together;
 use crate::decisions::Diary;
 use crate::format::BackendContent;
-use crate::geometry::BUFFER_BYTES;
 use crate::guard::Guard;
 use crate::meter::{Gauge, Meter};
 use crate::store::Store;
@@ -32,6 +33,11 @@ use crate::{Error, content};
 
 /// How long to wait for requests in a detached cache device before it is closed; all other requests wait meanwhile.
 const LEAVE_WITHIN: Duration = Duration::from_secs(1);
+
+/// How often an attach waits for requests in flight, and for how long at first. Each wait is twice as long as the one before, and no
+/// longer than [`LEAVE_WITHIN`]; others are served in pauses of the same length.
+const PUT_TRIES: u32 = 10;
+const PUT_WITHIN: Duration = Duration::from_millis(50);
 
 impl CachedBackend {
     /// A cached backend for `backend`, of `len_bytes`, without a cache. It has taken the guard as long as it lives.
@@ -42,7 +48,7 @@ impl CachedBackend {
         clock: Arc<dyn Clock>,
         guard: Guard,
     ) -> Result<CachedBackend, Error> {
-        let pool = Pool::new(settings.buffers(), BUFFER_BYTES as usize)
+        let buffers = RequestBuffers::new(settings.clients, settings.fillers)
             .map_err(|source| Error::Memory { source })?;
         let fillers = settings.fillers;
         let shared = Arc::new(Shared {
@@ -51,14 +57,14 @@ impl CachedBackend {
             len_bytes,
             slow_via: settings.slow_via,
             settings: Mutex::new(settings),
-            pool,
+            buffers,
             clock,
             gauge: Gauge::default(),
             meter: Arc::new(Meter::default()),
             diary: Diary::default(),
             tape: Tape::default(),
             together: Together::default(),
-            syncing: Mutex::new(()),
+            syncs: JoinedSyncs::default(),
             syncs_failed: AtomicU64::new(0),
             untold: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -111,14 +117,24 @@ impl CachedBackend {
         }
     }
 
-    /// Attaches a cache while no request is in flight. `Err`: there is one already.
+    /// Attaches a cache while no request is in flight: one that lasts, as in a device that hangs, must not hold up all others.
+    ///
+    /// Errors: `Attached`: there is one already. `Hangs`.
     pub(crate) fn put(&self, store: Store) -> Result<(), Error> {
-        let mut place = self.shared.store.write();
-        if place.as_ref().is_some_and(|old| !old.has_failed()) {
-            return Err(Error::Attached);
+        let mut within = PUT_WITHIN;
+        for _ in 0..PUT_TRIES {
+            if let Some(mut place) = self.shared.store.try_write_for(within) {
+                if place.as_ref().is_some_and(|old| !old.has_failed()) {
+                    return Err(Error::Attached);
+                }
+                *place = Some(Arc::new(store));
+                return Ok(());
+            }
+            // Those that waited behind this try pass.
+            std::thread::sleep(within);
+            within = (2 * within).min(LEAVE_WITHIN);
         }
-        *place = Some(Arc::new(store));
-        Ok(())
+        Err(Error::Hangs)
     }
 
     /// Gives the cache that many bytes of its cache device (a file is resized) while it serves. Cached data stays, except
@@ -182,10 +198,9 @@ impl CachedBackend {
             place.take()
         };
         // Includes its times: the next start compares them with the mark taken here.
-        let sync = |backend: &dyn File| backend.sync_with_times();
-        let synced = self.shared.sync_backend_by(sync, store.as_ref());
+        let synced = self.shared.sync_backend_and_times(store.as_ref());
         if let Some(store) = store.filter(|store| !store.has_failed()) {
-            store.checkpoint(|| self.shared.sync_backend_and_times(&store))?;
+            store.checkpoint(|| self.shared.sync_backend_and_times(Some(&store)))?;
             if !store.has_failed() {
                 let mark = crate::mark::mark(&*self.shared.backend)?;
                 let look =

@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! - Clients get good bytes whatever the cache device does: the backend serves what the cache device cannot.
-//! - No thread waits for a second buffer while it holds one: all of them might wait.
+//! - No thread waits for a second buffer while it holds one: all of them might wait. Nor does one with a buffer wait for
+//!   `store`: an attach waits for threads that have `store`, and they for buffers.
 //!
 //! Leaves to others: joining reads of the same bytes (`together.rs`), and copies into the cache (`fill.rs`).
 
@@ -62,8 +63,9 @@ impl CachedBackend {
     fn read_run(&self, out: &mut [u8], offset: u64) -> io::Result<()> {
         let shared = &*self.shared;
         let span = shared.span(offset, out.len() as u64);
-        let mut buffer = shared.take()?;
+        let span_bytes = span.end - span.start;
         let store = shared.store();
+        let mut buffer = shared.buffers.take(span_bytes)?;
         let Some(store) = store.as_ref().filter(|store| !store.has_failed()) else {
             shared.read_backend(None, &mut buffer, span.clone())?;
             give(&buffer, &span, out, offset);
@@ -80,13 +82,18 @@ impl CachedBackend {
 
         let mut served = plan.fast_bytes;
         let mut joined = false;
-        let fast = (!plan.fast.is_empty()).then_some(plan.fast.as_slice());
+        // A request that gets no turn goes to the backend: too many are in the cache device, which answers nothing.
+        let turn = match plan.fast.is_empty() {
+            true => None,
+            false => shared.buffers.fast(span_bytes),
+        };
+        let fast = turn.as_ref().map(|_| plan.fast.as_slice());
         let good = match (fast, plan.slow.clone()) {
             (None, _) => false,
             (Some(fast), None) => shared.read_fast(store, fast, &mut buffer, &span),
             (Some(fast), Some(slow)) => {
                 // Taken without waiting, because this thread holds a buffer: all threads might wait.
-                let Some(mut aside) = shared.pool.try_take() else {
+                let Some(mut aside) = shared.buffers.aside(slow.end - slow.start) else {
                     shared.read_backend(Some(store), &mut buffer, span.clone())?;
                     give(&buffer, &span, out, offset);
                     return Ok(());
@@ -102,6 +109,7 @@ impl CachedBackend {
                 good
             }
         };
+        drop(turn);
         if !good {
             served = 0;
             shared.read_slow(store, &mut buffer, span.clone(), plan.join, &mut joined)?;

@@ -16,11 +16,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
-use longshore_io::{Buffer, Clock, File, Pool, Via};
+use longshore_io::{Buffer, Clock, File, Via};
 use longshore_policy::model::{Nanos, Op};
 use longshore_policy::policy::{Choice, EndedRequest, Outlook, Policy, Purpose, Side, View};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
+use super::buffers::RequestBuffers;
+use super::joined::JoinedSyncs;
 use super::together::Together;
 use crate::decisions::Diary;
 use crate::directory::{ServableLines, reserve};
@@ -29,19 +31,6 @@ use crate::guard::Guard;
 use crate::meter::{Gauge, Meter, RequestGuard, add};
 use crate::store::{Claims, Store};
 use crate::tape::Tape;
-
-/// Waiting fills for each filler thread; further ones are dropped.
-const JOBS_PER_FILLER: usize = 8;
-
-/// Buffers that this many threads hold together with their queue.
-fn fill_buffers(fillers: usize) -> usize {
-    (JOBS_PER_FILLER + 1) * fillers
-}
-
-/// The length of the queue for this many threads.
-pub(super) fn fill_queue(fillers: usize) -> usize {
-    JOBS_PER_FILLER * fillers
-}
 
 /// A fill in the queue.
 pub(super) struct Job {
@@ -61,15 +50,8 @@ pub struct Settings {
     pub slow_via: Via,
     /// Threads that fill the cache; 0: the client's thread fills before it answers.
     pub fillers: usize,
-    /// Requests that are served at once.
+    /// Requests of one connection that are served at once.
     pub clients: usize,
-}
-
-impl Settings {
-    /// Buffers of [`BUFFER_BYTES`]: one for each client, another for split reads, and those of the fills' queue.
-    pub fn buffers(&self) -> usize {
-        2 * self.clients.max(1) + fill_buffers(self.fillers)
-    }
 }
 
 /// The state that all threads of a cached backend share.
@@ -81,15 +63,14 @@ pub(super) struct Shared {
     /// writer, which waits for readers, which wait for this lock.
     pub(super) settings: Mutex<Settings>,
     pub(super) slow_via: Via,
-    pub(super) pool: Pool,
+    pub(super) buffers: RequestBuffers,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) gauge: Gauge,
     pub(super) meter: Arc<Meter>,
     pub(super) diary: Diary,
     pub(super) tape: Tape,
     pub(super) together: Together,
-    /// Held during a sync of the backend and until all consequences of its failure are done.
-    pub(super) syncing: Mutex<()>,
+    pub(super) syncs: JoinedSyncs,
     pub(super) syncs_failed: AtomicU64,
     /// A sync of the backend failed, and no client was told yet.
     pub(super) untold: AtomicBool,
@@ -198,12 +179,6 @@ impl Shared {
             ..(offset + len_bytes)
                 .next_multiple_of(LINE)
                 .min(self.len_bytes)
-    }
-
-    pub(super) fn take(&self) -> io::Result<Buffer> {
-        self.pool
-            .take()
-            .ok_or_else(|| io::Error::other("the buffers are closed"))
     }
 
     pub(super) fn now(&self) -> Nanos {

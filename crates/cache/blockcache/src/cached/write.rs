@@ -11,6 +11,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
+use longshore_io::ZeroedSpace;
 use longshore_policy::model::Op;
 use longshore_policy::policy::{Side, Write};
 
@@ -64,14 +65,17 @@ impl CachedBackend {
             None => None,
         };
         let _together = self.shared.together.write(offset..offset + len_bytes);
-        let punched = may_trim && self.shared.backend.punch(offset..offset + len_bytes)?;
-        if !punched {
-            let zeros = vec![0; len_bytes.min(BUFFER_BYTES) as usize];
-            for (at, part) in cut(offset, len_bytes) {
-                let (backend, via) = (&self.shared.backend, self.shared.slow_via);
-                let written = backend.write_all_at(&zeros[..part.len()], at, via);
-                self.shared.seen(written)?;
-            }
+        let backend = &self.shared.backend;
+        let range = offset..offset + len_bytes;
+        let without_writing = || {
+            let freed = may_trim && backend.zero(range.clone(), ZeroedSpace::Freed)?;
+            Ok(freed || backend.zero(range.clone(), ZeroedSpace::Kept)?)
+        };
+        let mut is_zero = false;
+        self.shared
+            .seen(without_writing().map(|made| is_zero = made))?;
+        if !is_zero {
+            self.shared.write_zeros(offset, len_bytes)?;
         }
         drop((_together, _writing));
         drop(store);
@@ -89,16 +93,19 @@ impl CachedBackend {
 
     fn write_run(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let shared = &*self.shared;
-        let mut buffer = shared.take()?;
-        // At the same offset within a line as on the backend, so that lines can be filled from this buffer.
+        // At the same offset within a line as on the backend, so that lines can be filled from the buffer.
         let start = offset / LINE * LINE;
         let head = (offset - start) as usize;
         let part = head..head + bytes.len();
-        buffer[part.clone()].copy_from_slice(bytes);
+        let aligned = || {
+            let mut buffer = shared.buffers.take(part.end as u64)?;
+            buffer[part.clone()].copy_from_slice(bytes);
+            io::Result::Ok(buffer)
+        };
         let store = shared.store();
         shared.writable()?;
         let Some(store) = store.as_ref().filter(|store| !store.has_failed()) else {
-            return shared.write_backend(None, &buffer[part], offset);
+            return shared.write_backend(None, &aligned()?[part.clone()], offset);
         };
         let begun = shared.clock.now();
         let len_bytes = bytes.len() as u64;
@@ -122,7 +129,9 @@ impl CachedBackend {
             shadow.write(&view, (offset, len_bytes), touched, whole);
         });
         let writing = store.begin_write(offset, len_bytes)?;
-        shared.write_backend(Some(store), &buffer[part], offset)?;
+        // Taken only now: a write that waits for the cache device holds no buffer.
+        let buffer = aligned()?;
+        shared.write_backend(Some(store), &buffer[part.clone()], offset)?;
         let claims = writing.done(store, plan.admit);
         shared.diary.add(Decision {
             at_ns: begun.as_nanos() as u64,
@@ -146,6 +155,18 @@ impl CachedBackend {
 }
 
 impl Shared {
+    fn write_zeros(&self, offset: u64, len_bytes: u64) -> io::Result<()> {
+        // As long as the first run and its line, and as aligned as the backend's own blocks.
+        let mut zeros = self.buffers.take(BUFFER_BYTES.min(len_bytes + LINE))?;
+        zeros.fill(0);
+        for (at, part) in cut(offset, len_bytes) {
+            let head = (at % LINE) as usize;
+            let bytes = &zeros[head..head + part.len()];
+            self.seen(self.backend.write_all_at(bytes, at, self.slow_via))?;
+        }
+        Ok(())
+    }
+
     fn write_backend(
         &self,
         store: Option<&Arc<Store>>,

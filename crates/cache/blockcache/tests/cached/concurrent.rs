@@ -4,12 +4,12 @@
 //! and syncs are forced one by one.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, RwLock};
 use std::thread;
 use std::time::Duration;
 
-use longshore_blockcache::{CachedBackend, Start, attach};
+use longshore_blockcache::{CachedBackend, Settings, Start, attach, create};
 use longshore_io::{Fault, Op, SimDisk};
 
 use crate::{CACHE, Image, LINE, Random, backend, differing, disk, settings, start};
@@ -172,9 +172,20 @@ fn a_miss_after_a_write_does_not_wait_for_a_read_begun_before_it() {
 
 /// A cache that holds the first line of a block, so that policies keep what is written there.
 fn held() -> (SimDisk, Arc<CachedBackend>) {
+    held_by(0)
+}
+
+fn held_by(fillers: usize) -> (SimDisk, Arc<CachedBackend>) {
     let disk = disk(1, 64, 8, 16 << 10);
-    let (cached, _) = start(&disk, settings("none")).unwrap();
+    let settings = Settings {
+        fillers,
+        ..settings("none")
+    };
+    let (cached, _) = start(&disk, settings).unwrap();
     cached.read(&mut [0; LINE], 0).unwrap();
+    while cached.status().held_bytes < LINE as u64 {
+        thread::yield_now();
+    }
     assert_eq!(cached.status().held_bytes, LINE as u64);
     (disk, Arc::new(cached))
 }
@@ -368,6 +379,91 @@ fn a_cache_device_that_hangs_can_be_detached() {
     });
     cached.read(&mut [0; LINE], 0).unwrap();
     assert_eq!(over.recv().unwrap().unwrap(), "detached");
+    assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
+}
+
+/// Goal: however many requests hang in the cache device, the backend serves others, before and after it is detached.
+#[test]
+fn requests_that_hang_in_the_cache_device_leave_buffers_to_the_backend() {
+    for (op, clients) in [(Op::Read, 300), (Op::Write, 300)] {
+        let (disk, cached) = held_by(1);
+        let gate = Arc::new(RwLock::new(()));
+        let shut = gate.write().unwrap();
+        let passes = Arc::clone(&gate);
+        let hangs = Fault::meanwhile(move || drop(passes.read()));
+        disk.inject(hangs.on(op).below("/fast"));
+        let (sender, answered) = std::sync::mpsc::channel();
+        let hung: Vec<_> = (0..clients)
+            .map(|_| {
+                let (cached, sender) = (Arc::clone(&cached), sender.clone());
+                thread::spawn(move || {
+                    match op {
+                        Op::Read => cached.read(&mut [0; LINE], 0).unwrap(),
+                        _ => cached.write(&[9; LINE], 0, false).unwrap(),
+                    }
+                    sender.send(())
+                })
+            })
+            .collect();
+        let patience = Duration::from_secs(60);
+        // Reads in excess of the turns go to the backend; writes of a line that is cached have to wait.
+        for _ in 0..if op == Op::Read { clients - 128 } else { 0 } {
+            answered.recv_timeout(patience).expect("others are served");
+        }
+        while op == Op::Write && cached.counters().writes < clients {
+            thread::yield_now();
+        }
+        let (sender, served) = std::sync::mpsc::channel();
+        let client = Arc::clone(&cached);
+        thread::spawn(move || {
+            // All have come to the device, or wait for a buffer.
+            thread::sleep(Duration::from_millis(300));
+            client.read(&mut [0; LINE], 5 * LINE as u64).unwrap();
+            client.detach().unwrap();
+            client.read(&mut [0; LINE], 0).unwrap();
+            client.write(&[8; LINE], 7 * LINE as u64, false).unwrap();
+            sender.send(()).unwrap();
+        });
+        let others = served.recv_timeout(patience);
+        drop(shut);
+        others.expect("the backend serves on");
+        for client in hung {
+            client.join().unwrap().unwrap();
+        }
+        assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
+    }
+}
+
+/// Goal: an attach after that waits for the request that hangs, and no client waits behind the attach.
+#[test]
+fn an_attach_behind_a_request_that_hangs_stops_nobody() {
+    let (disk, cached) = held();
+    let other = Path::new("/other");
+    create(&disk, other, Some(8 << 20), 16 << 10, false).unwrap();
+    let (sender, over) = std::sync::mpsc::channel();
+    let (ended, attached) = std::sync::mpsc::channel();
+    let again = disk.clone();
+    meanwhile((&disk, &cached), (Op::Read, "/fast"), move |cached| {
+        cached.detach().unwrap();
+        let (behind, again, ended) = (Arc::clone(cached), again.clone(), ended.clone());
+        thread::spawn(move || ended.send(attach(&again, &behind, &backend(), other, true)));
+        let (client, (told, served)) = (Arc::clone(cached), std::sync::mpsc::channel());
+        thread::spawn(move || {
+            // The attach waits by now, and again and again.
+            for _ in 0..8 {
+                thread::sleep(Duration::from_millis(100));
+                client.read(&mut [0; LINE], 5 * LINE as u64).unwrap();
+            }
+            told.send(()).unwrap();
+        });
+        sender
+            .send(served.recv_timeout(Duration::from_secs(60)))
+            .unwrap();
+    });
+    cached.read(&mut [0; LINE], 0).unwrap();
+    over.recv().unwrap().expect("clients are served");
+    attached.recv().unwrap().unwrap();
+    assert_eq!(cached.status().cache, "attached");
     assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
 }
 

@@ -458,3 +458,16 @@ fn a_sync_that_fails_in_a_checkpoint_fails_the_next_flush_once() {
         assert_eq!(differing(&cached, &image), Vec::<usize>::new());
     }
 }
+
+/// Goal: errors of trims and of zeroing reach the client, and are counted as those of reads and writes are.
+#[test]
+fn errors_of_zeroing_are_counted() {
+    let disk = disk(1, 64, 8, 16 << 10);
+    let (cached, _) = start(&disk, settings("none")).unwrap();
+    disk.inject(Fault::errno(libc::EIO).on(Op::Write).below("/slow"));
+    let before = cached.counters().backend_errors;
+    for (count, may_trim) in [(1, true), (2, false)] {
+        cached.zero(0, LINE as u64, may_trim, false).unwrap_err();
+        assert_eq!(cached.counters().backend_errors, before + count);
+    }
+}

@@ -1,11 +1,12 @@
-//! Metadata that this program did not write.
+//! Goal: metadata that this program did not write, damaged, forged or newer, serves nothing wrong and fails no request.
+//! Method: bytes of caches and guards are exchanged, at random and field by field.
 
 use longshore_blockcache::format::{LogPosition, Superblock, decode_log_page};
 use longshore_blockcache::guard::Word;
 use longshore_blockcache::{Error, LINE};
 use proptest::prelude::*;
 
-use crate::{Image, Random, differing, disk, settings, start};
+use crate::{CACHE, Image, Random, differing, disk, settings, start};
 
 /// Random damage anywhere, with the checksums corrected after it: the start is refused, or serves. The content served
 /// then is the forger's; `rot` tests damage without forgery.
@@ -93,5 +94,23 @@ proptest! {
         }
         Superblock::decode(&bytes);
         Word::decode(&bytes);
+    }
+}
+
+/// Goal: a cache of a newer version is told from a file that is no cache, which somebody might overwrite.
+#[test]
+fn a_cache_of_a_newer_version_is_named() {
+    for (form, is_newer) in [("LSCACHE6", true), ("LSCACHE2", false), ("LSBLOCK6", false)] {
+        let disk = disk(1, 64, 8, 16 << 10);
+        let mut cache = disk.read_file(CACHE).unwrap();
+        // Both copies of the superblock are of a form that this version cannot read.
+        cache[..2 * LINE as usize].fill(0);
+        cache[..8].copy_from_slice(form.as_bytes());
+        disk.write_file(CACHE, &cache).unwrap();
+        match start(&disk, settings("none")) {
+            Err(Error::NewerCache { form, .. }) => assert!(is_newer, "{form}"),
+            Err(Error::NoCache { .. }) => assert!(!is_newer, "{form}"),
+            other => panic!("{form}: {other:?}"),
+        }
     }
 }

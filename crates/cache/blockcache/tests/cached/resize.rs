@@ -3,12 +3,13 @@
 //! Method: simulated disks with injected faults; everything that is read through the cache is compared with the
 //! backend's bytes.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use longshore_blockcache::{Error, Start};
-use longshore_io::{Fault, Op};
+use longshore_blockcache::{Error, Start, create};
+use longshore_io::{Fault, Op, Storage};
 
 use crate::faults::serves_rightly;
 use crate::{CACHE, LINE, differing, disk, settings, start};
@@ -245,4 +246,25 @@ fn an_error_of_the_device_during_a_resize_reaches_no_client() {
         assert_eq!(how, Start::NotVouched);
         assert_eq!(differing(&cached, &disk), Vec::<usize>::new());
     }
+}
+
+/// Goal: a cache that the file system has no space for is refused, and leaves the file, and so the space, as it was.
+#[test]
+fn a_cache_that_has_no_space_leaves_the_file_as_long_as_it_was() {
+    let disk = disk(1, 64, 100, 16 << 10);
+    let len = |path: &str| disk.stat(Path::new(path)).unwrap().len;
+    let before = len(CACHE);
+    let (cached, _) = start(&disk, settings("none")).unwrap();
+    let full = || disk.inject(Fault::errno(libc::ENOSPC).on(Op::Allocate).below("/fast"));
+    full();
+    cached.resize(6 * MIB).unwrap_err();
+    assert_eq!(len(CACHE), before);
+    serves_rightly(&disk, &cached, 3, 60);
+    let empty = Path::new("/fast/empty");
+    disk.write_file(empty, b"").unwrap();
+    create(&disk, empty, Some(6 * MIB), 16 << 10, false).unwrap_err();
+    assert_eq!(len("/fast/empty"), 0);
+    disk.heal();
+    cached.resize(6 * MIB).unwrap();
+    assert!(len(CACHE) > before);
 }

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use longshore_io::{
     Attributes, Clock, Dir, DirAttributes, DirChange, DirIdentity, DirRead, DirSync, File,
     FileAttributes, FileLock, FileRead, FileWrite, OpenHow, Stat, Storage, Via, Xattr, Xattrs,
+    ZeroedSpace,
 };
 
 use super::pace::{DevicePace, DeviceRate, PaceAccount};
@@ -346,8 +347,8 @@ impl FileWrite for PacedFile {
         self.file.free_unwritten()
     }
 
-    fn punch(&self, range: Range<u64>) -> io::Result<bool> {
-        self.file.punch(range)
+    fn zero(&self, range: Range<u64>, space: ZeroedSpace) -> io::Result<bool> {
+        self.file.zero(range, space)
     }
 
     fn sync(&self) -> io::Result<()> {
