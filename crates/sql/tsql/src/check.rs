@@ -12,6 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::kinds::TypePlace;
 use crate::message::{self, Message};
 use crate::query::{self, QuerySource, Reader};
 use crate::statement;
@@ -341,8 +342,9 @@ impl<'a> Check<'a, '_> {
             }
             Statement::Routine(routine) => {
                 let mut declared = BTreeSet::new();
-                for parameter in &routine.parameters {
-                    statement::type_of(&parameter.kind)?;
+                for (parameter, number) in routine.parameters.iter().zip(1..) {
+                    let place = TypePlace::Variable(&parameter.name, number);
+                    statement::type_of(&parameter.kind, place)?;
                     if !declared.insert(parameter.name.to_lowercase()) {
                         return Err(message::DECLARED_TWICE.with(&[&parameter.name]));
                     }
@@ -506,7 +508,11 @@ impl<'a> Check<'a, '_> {
         match (is_cursor, &declaration.value) {
             (true, Some(_)) => return Err(message::IS_A_CURSOR.with(&[&declaration.variable])),
             (true, None) => {}
-            (false, _) => statement::type_of(&declaration.kind).map(drop)?,
+            (false, _) => {
+                let number = self.declared.len() + 1;
+                let place = TypePlace::Variable(&declaration.variable, number);
+                statement::type_of(&declaration.kind, place)?;
+            }
         }
         self.declarations.push(Declared::Variable(declaration));
         if let Some(value) = &declaration.value {

@@ -16,9 +16,11 @@ use uuid::Uuid;
 use crate::dates::{DateOrder, is_date_form, parse_styled, reordered, without_offset};
 pub use crate::dates::{parse_date_time, parse_moment};
 use crate::message::{
-    CANNOT_CONVERT, DATE_OUT_OF_RANGE, Message, NO_ROOM, NOT_A_DATE, NOT_A_GUID, NOT_CONVERTIBLE,
-    NOT_MONEY, OUT_OF_RANGE, OVERFLOW, STYLE_NOT_FOR, STYLE_UNKNOWN,
+    CANNOT_CONVERT, DATE_OUT_OF_RANGE, INT_OVERFLOW, Message, NO_ROOM, NOT_A_DATE, NOT_A_GUID,
+    NOT_CONVERTIBLE, NOT_HERE, NOT_MONEY, OUT_OF_RANGE, OVERFLOW, SMALL_OVERFLOW, STYLE_NOT_FOR,
+    STYLE_UNKNOWN, TYPE_CLASH, TYPE_OVERFLOW,
 };
+use crate::pairs::can_become;
 use crate::value::{
     DateTime, Decimal, LENGTH_MAX, SCALE_MAX, Temporal, Type, Value, date_time_text, fraction_text,
     offset_text,
@@ -84,8 +86,66 @@ pub fn convert_from(value: &Value, from: Type, to: Type) -> Result<Value, Messag
         (Value::Text(text), Type::Binary(_) | Type::VarBinary(_)) if !from.is_national() => {
             Ok(fitted_bytes(text.chars().map(narrow_or_mark).collect(), to))
         }
-        _ => convert(value, to).map_err(|refused| of_type(refused, value, from, to)),
+        _ => convert(value, to).map_err(|refused| {
+            let refused = of_type(refused, value, from, to);
+            overflow_of(refused, value, from, to)
+        }),
     }
+}
+
+/// An overflow in the words that SQL Server has for the types.
+fn overflow_of(refused: Message, value: &Value, from: Type, to: Type) -> Message {
+    if ![OVERFLOW.number, OUT_OF_RANGE.number].contains(&refused.number) {
+        return refused;
+    }
+    let named = |state: u8| {
+        let mut named = OVERFLOW.with(&[&to.bare_name()]);
+        named.text = named.text.replacen("expression", &from.bare_name(), 1);
+        named.state = state;
+        named
+    };
+    let valued = |state: u8, n: f64| {
+        let mut valued = TYPE_OVERFLOW.with(&[&to.bare_name(), &six_places(n)]);
+        valued.state = state;
+        valued
+    };
+    match (value, to) {
+        (Value::Float(_), Type::Numeric { .. }) => named(6),
+        (_, Type::Numeric { .. }) => named(8),
+        (Value::Decimal(_), Type::VarChar(_) | Type::Char(_)) => named(5),
+        (Value::Float(n), Type::VarChar(_) | Type::Char(_) | Type::SmallInt) => valued(2, *n),
+        (Value::Float(n), Type::TinyInt) => valued(1, *n),
+        (Value::Float(n), Type::Int) => valued(3, *n),
+        (Value::Decimal(_), Type::TinyInt | Type::SmallInt) if !from.is_money() => {
+            OVERFLOW.with(&[&to])
+        }
+        (Value::Int(_), Type::TinyInt | Type::SmallInt) if from == Type::BigInt => {
+            OVERFLOW.with(&[&to])
+        }
+        (Value::Int(_), Type::SmallInt) => Message {
+            state: 1,
+            ..refused
+        },
+        _ => refused,
+    }
+}
+
+/// A `float` with six digits after the point, 17 of all its digits.
+fn six_places(n: f64) -> String {
+    const DIGITS: usize = 17;
+    let text = format!("{n:.6}");
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", text.as_str()),
+    };
+    let whole = digits.find('.').unwrap_or(digits.len());
+    if whole <= DIGITS {
+        return text;
+    }
+    let rounded = format!("{:.*e}", DIGITS - 1, n.abs());
+    let rounded = rounded.split('e').next().unwrap_or_default();
+    let rounded: String = rounded.chars().filter(char::is_ascii_digit).collect();
+    format!("{sign}{rounded:0<whole$}.000000")
 }
 
 /// A value as conversions to a type read it: a text that is a date in an order of day, month and year.
@@ -123,9 +183,24 @@ fn of_type(refused: Message, value: &Value, from: Type, to: Type) -> Message {
         CANNOT_CONVERT.with(&[&name, &to.bare_name()])
     } else if refused.number == DATE_OUT_OF_RANGE.number {
         DATE_OUT_OF_RANGE.with(&[&name, &to.bare_name()])
+    } else if [SMALL_OVERFLOW.number, INT_OVERFLOW.number].contains(&refused.number) {
+        text_overflow(&name, text, to)
     } else {
         refused
     }
+}
+
+/// A text that is a whole number beyond a type.
+fn text_overflow(name: &str, text: &str, to: Type) -> Message {
+    let (column, state) = match to {
+        Type::TinyInt => ("INT1", 1),
+        Type::SmallInt => ("INT2", 2),
+        Type::Int => return INT_OVERFLOW.with(&[&name, &text]),
+        _ => return OVERFLOW.with(&[&to]),
+    };
+    let mut refused = SMALL_OVERFLOW.with(&[&name, &text, &column]);
+    refused.state = state;
+    refused
 }
 
 /// CONVERT with a style, which selects the text form of a moment, of money or of a binary. Errors: 281, 9809.
@@ -428,9 +503,25 @@ fn kind_of(value: &Value) -> &'static str {
 }
 
 fn refused(value: &Value, to: Type) -> Message {
-    match value {
-        Value::Text(text) => NOT_CONVERTIBLE.with(&[&"nvarchar", text, &to]),
-        value => CANNOT_CONVERT.with(&[&kind_of(value), &to]),
+    let name = to.bare_name();
+    let from = match value {
+        Value::Text(_) if matches!(to, Type::BigInt | Type::Float | Type::Numeric { .. }) => {
+            return CANNOT_CONVERT.with(&[&"nvarchar", &name]);
+        }
+        Value::Null | Value::Text(_) => {
+            return NOT_CONVERTIBLE.with(&[&"nvarchar", value, &name]);
+        }
+        Value::Int(_) => Type::Int,
+        Value::Decimal(n) => Type::numeric(PRECISION_MAX, n.scale),
+        Value::Float(_) => Type::Float,
+        Value::DateTime(_) => Type::DateTime,
+        Value::Temporal(at) => at.kind(),
+        Value::Binary(_) => Type::VarBinary(None),
+        Value::Guid(_) => Type::UniqueIdentifier,
+    };
+    match can_become(from, to) {
+        true => NOT_HERE.with(&[&format!("a conversion of {} to {name}", kind_of(value))]),
+        false => TYPE_CLASH.with(&[&kind_of(value), &name]),
     }
 }
 
@@ -473,7 +564,8 @@ fn integer(value: &Value, to: Type, min: i64, max: i64) -> Result<Value, Message
             days(*at).round() as i128
         }
         Value::Text(text) => match text.trim() {
-            "" => 0,
+            // A sign alone is 0, for whole numbers only.
+            "" | "-" | "+" => 0,
             text => text.parse().map_err(|_| refused(value, to))?,
         },
         Value::Float(_) => return Err(OVERFLOW.with(&[&to])),
@@ -497,10 +589,11 @@ fn integer(value: &Value, to: Type, min: i64, max: i64) -> Result<Value, Message
     };
     match i64::try_from(number) {
         Ok(n) if (min..=max).contains(&n) => Ok(Value::Int(n)),
-        _ if matches!(to, Type::TinyInt | Type::SmallInt) => {
-            Err(OUT_OF_RANGE.with(&[&to, &number]))
-        }
-        _ => Err(OVERFLOW.with(&[&to])),
+        _ => Err(match (value, to) {
+            (Value::Text(text), _) => text_overflow("nvarchar", text, to),
+            (_, Type::TinyInt | Type::SmallInt) => OUT_OF_RANGE.with(&[&to, &number]),
+            _ => OVERFLOW.with(&[&to]),
+        }),
     }
 }
 
@@ -693,7 +786,7 @@ fn temporal(value: &Value, to: Type) -> Result<Temporal, Message> {
         Value::Int(_) | Value::Float(_) | Value::Decimal(_) if to == Type::SmallDateTime => {
             (date_time(value)?, None, false, false)
         }
-        _ => return Err(CANNOT_CONVERT.with(&[&kind_of(value), &to])),
+        _ => return Err(refused(value, to)),
     };
     let beyond = || DATE_OUT_OF_RANGE.with(&[&kind_of(value), &to]);
     Ok(match to {
@@ -720,7 +813,7 @@ fn temporal(value: &Value, to: Type) -> Result<Temporal, Message> {
             let at = rounded(at, scale).ok_or_else(beyond)?;
             Temporal::DateTimeOffset(at, offset.unwrap_or(0), scale)
         }
-        _ => return Err(CANNOT_CONVERT.with(&[&kind_of(value), &to])),
+        _ => return Err(refused(value, to)),
     })
 }
 
@@ -767,6 +860,13 @@ fn fitted_number(bytes: &[u8], to: Type) -> Value {
 fn guid(value: &Value) -> Result<Value, Message> {
     match value {
         Value::Guid(id) => Ok(Value::Guid(*id)),
+        // The first bytes count; what lacks is zero.
+        Value::Binary(bytes) => {
+            let mut all = [0; 16];
+            let given = bytes.len().min(all.len());
+            all[..given].copy_from_slice(&bytes[..given]);
+            Ok(Value::Guid(Uuid::from_bytes_le(all)))
+        }
         Value::Text(text) => match Uuid::try_parse(text.trim()) {
             Ok(id) => Ok(Value::Guid(id)),
             Err(_) => Err(NOT_A_GUID.plain()),
@@ -902,6 +1002,41 @@ mod tests {
         assert_eq!(to(Value::text(" 42 "), Type::Int), Ok(Value::Int(42)));
         assert_eq!(to(Value::Int(300), Type::TinyInt).unwrap_err().number, 220);
         assert_eq!(to(Value::Int(1 << 40), Type::Int).unwrap_err().number, 8115);
+        let said = |value: Value, from, to| {
+            let refused = convert_from(&value, from, to).unwrap_err();
+            (refused.number, refused.state, refused.text)
+        };
+        let number = Type::numeric(3, 1);
+        let (text, small) = (Type::VarChar(Some(9)), Type::SmallInt);
+        let (_, state, words) = said(Value::Int(1000), Type::Int, number);
+        assert_eq!(state, 8);
+        assert_eq!(
+            words,
+            "Arithmetic overflow error converting int to data type numeric."
+        );
+        let (_, _, words) = said(Value::text("1000"), text, number);
+        assert!(words.contains("converting varchar to data"), "{words}");
+        let (number, _, words) = said(Value::text("3000000000"), text, Type::Int);
+        assert_eq!(number, 248);
+        assert_eq!(
+            words,
+            "The conversion of the varchar value '3000000000' overflowed an int column."
+        );
+        let (number, state, words) = said(Value::text("70000"), text, small);
+        assert_eq!((number, state), (244, 2));
+        assert!(words.contains("overflowed an INT2 column."), "{words}");
+        let (number, state, words) = said(Value::Float(1e10), Type::Float, Type::Int);
+        assert_eq!((number, state), (232, 3));
+        assert!(words.ends_with("value = 10000000000.000000."), "{words}");
+        let (_, _, words) = said(Value::Float(1e30), Type::Float, Type::Int);
+        let all = "value = 1000000000000000000000000000000.000000.";
+        assert!(words.ends_with(all), "{words}");
+        assert_eq!(said(Value::Int(1 << 20), Type::BigInt, small).0, 8115);
+        assert_eq!(said(Value::text("x"), text, Type::BigInt).0, 8114);
+        assert_eq!(said(Value::Int(1), Type::Int, Type::Date).0, 206);
+        let id = Value::Binary(vec![1, 2]);
+        let id = convert(&id, Type::UniqueIdentifier).unwrap().to_string();
+        assert_eq!(id, "00000201-0000-0000-0000-000000000000");
         assert_eq!(to(Value::text("x"), Type::Int).unwrap_err().number, 245);
         let two = to(Value::Float(3.05), Type::numeric(5, 1)).unwrap();
         assert_eq!(two.to_string(), "3.1");

@@ -189,21 +189,20 @@ pub fn parse_date_time(text: &str) -> Option<DateTime> {
         return Some(at);
     }
     // A time alone is on the first of January 1900.
-    if let Some(time) = parse_time(text).filter(|_| text.contains(':')) {
+    let is_time = text.contains(':') || text.ends_with(['M', 'm']);
+    if let Some(time) = parse_time(text).filter(|_| is_time) {
         return Some(civil::date(1900, 1, 1).to_datetime(time));
     }
     if let Some((date, time)) = text.split_once([' ', 'T'])
-        && let Some(date) = parse_date(date)
+        && let Some((date, time)) = parse_date(date).zip(parse_time(time.trim()))
     {
-        return Some(date.to_datetime(parse_time(time.trim())?));
+        return Some(date.to_datetime(time));
     }
     if let Some(date) = parse_date(text).or_else(|| spelled_date(text)) {
         return Some(date.to_datetime(civil::Time::midnight()));
     }
-    // The time after a date in words begins before its first colon.
-    let begin = text[..text.find(':')?].rfind(' ')?;
-    let date = spelled_date(text[..begin].trim_end())?;
-    Some(date.to_datetime(parse_time(text[begin..].trim_start())?))
+    let (date, time) = before_clock(text)?;
+    Some(spelled_date(date)?.to_datetime(parse_time(time)?))
 }
 
 fn parse_date(text: &str) -> Option<civil::Date> {
@@ -243,13 +242,66 @@ fn of_century(year: i16) -> i16 {
     year + if year < 50 { 2000 } else { 1900 }
 }
 
-/// `Jan 31, 2027` and `31 January 2027`.
+const MONTHS: [&str; 12] = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+];
+
+/// The month of a word, by its whole name or its first three letters.
+fn month_of(word: &str) -> Option<i8> {
+    let word = word.to_ascii_lowercase();
+    let is = |name: &&str| **name == word || (word.len() == 3 && name.starts_with(&word));
+    let place = MONTHS.iter().position(is)?;
+    i8::try_from(place + 1).ok()
+}
+
+/// A date with a month in words: `Jan 31, 2027`, `31 January 27`, `2027 Jan 31`, `Jan 2027 31`. Without a day it is the first.
 fn spelled_date(text: &str) -> Option<civil::Date> {
-    let formats = ["%b %d, %Y", "%b %d %Y", "%B %d, %Y", "%d %b %Y", "%d %B %Y"];
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    formats
-        .iter()
-        .find_map(|format| civil::Date::strptime(format, &text).ok())
+    let mut month = None;
+    let mut numbers: Vec<&str> = Vec::new();
+    for part in text.split([' ', ',', '\t']).filter(|part| !part.is_empty()) {
+        let is_number = part.len() <= 4 && part.bytes().all(|b| b.is_ascii_digit());
+        match (is_number, month) {
+            (true, _) => numbers.push(part),
+            (false, None) => month = Some(month_of(part)?),
+            (false, Some(_)) => return None,
+        }
+    }
+    let (year, day) = match numbers.as_slice() {
+        [year] if year.len() == 4 => (*year, "1"),
+        [year, day] if year.len() == 4 && day.len() <= 2 => (*year, *day),
+        [day, year] if day.len() <= 2 && year.len() != 3 => (*year, *day),
+        _ => return None,
+    };
+    let year = match year.len() {
+        4 => year.parse().ok()?,
+        _ => of_century(year.parse().ok()?),
+    };
+    civil::Date::new(year, month?, day.parse().ok()?).ok()
+}
+
+/// The date and the time of day of a text that has words: the time begins before its first colon, or is an hour with AM or PM.
+fn before_clock(text: &str) -> Option<(&str, &str)> {
+    let clock = match text.find(':') {
+        Some(colon) => &text[..colon],
+        None => {
+            let upper = text.to_ascii_uppercase();
+            let hour = upper.strip_suffix("PM").or(upper.strip_suffix("AM"))?;
+            text.get(..hour.trim_end().len())?
+        }
+    };
+    let begin = clock.rfind(' ')?;
+    Some((text[..begin].trim_end(), text[begin..].trim_start()))
 }
 
 fn parse_time(text: &str) -> Option<civil::Time> {
@@ -259,7 +311,15 @@ fn parse_time(text: &str) -> Option<civil::Time> {
         (_, Some(clock)) => (clock.trim(), Some(false)),
         _ => (upper.as_str(), None),
     };
+    // The parser below takes the time of a moment, too, and leaves its date out.
+    if !clock
+        .bytes()
+        .all(|b| b.is_ascii_digit() || b == b':' || b == b'.')
+    {
+        return None;
+    }
     let whole = match (clock.matches(':').count(), clock.rsplit_once(':')) {
+        (0, _) if afternoon.is_some() && clock.len() <= 2 => format!("{clock:0>2}:00:00"),
         (1, _) => format!("{clock}:00"),
         // The older types put a colon before the milliseconds.
         (3, Some((before, ms))) => format!("{before}.{ms:0>3}"),
@@ -358,7 +418,27 @@ mod tests {
         for text in ["20270131", "2027-01-31", "Jan 31, 2027", "31 January 2027"] {
             assert_eq!(at(text), day, "{text}");
         }
+        let ms = Some("2024-05-09 13:04:05.123".to_owned());
+        assert_eq!(at("2024-05-09 13:04:05:123"), ms);
+        assert_eq!(at("20240509 13:04:05:123"), ms);
+        for (text, expected) in [
+            ("May 2024", "2024-05-01 00:00:00.000"),
+            ("2024 May", "2024-05-01 00:00:00.000"),
+            ("Apr 15, 96", "1996-04-15 00:00:00.000"),
+            ("15 Apr, 1996", "1996-04-15 00:00:00.000"),
+            ("1996 APR 15", "1996-04-15 00:00:00.000"),
+            ("April 1996 15", "1996-04-15 00:00:00.000"),
+            ("Apr 15 1996 4PM", "1996-04-15 16:00:00.000"),
+            ("Apr 15 1996 4:05:06 PM", "1996-04-15 16:05:06.000"),
+            ("20240509 4 PM", "2024-05-09 16:00:00.000"),
+            ("4am", "1900-01-01 04:00:00.000"),
+        ] {
+            assert_eq!(at(text).as_deref(), Some(expected), "{text}");
+        }
         for text in [
+            "May",
+            "May 31",
+            "May 5 200",
             "tomorrow",
             "2027-13-01",
             "31/12/27",

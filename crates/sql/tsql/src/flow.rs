@@ -11,6 +11,7 @@
 use std::sync::Arc;
 
 use crate::message::{self, Message};
+use crate::notices::Notices;
 use crate::sink::{Command, DoneEvent, ReceiverGone, Sink};
 use crate::value::{Type, Value};
 
@@ -131,6 +132,8 @@ pub(crate) struct Out<'a> {
     pub(crate) returned: Option<i32>,
     /// The procedure that runs.
     pub(crate) procedure: Option<Arc<str>>,
+    /// The notices of the statement's queries.
+    pub(crate) notices: Arc<Notices>,
 }
 
 impl Out<'_> {
@@ -177,7 +180,14 @@ impl Out<'_> {
         self.outcome.status
     }
 
+    /// Sends the notices that are due.
+    pub(crate) fn say_notices(&mut self) -> Result<(), ReceiverGone> {
+        let due = self.notices.take();
+        due.into_iter().try_for_each(|message| self.say(message))
+    }
+
     pub fn done(&mut self, command: Command, rows: Option<u64>) -> Result<(), ReceiverGone> {
+        self.say_notices()?;
         self.sink.done(DoneEvent {
             command,
             rows: rows.filter(|_| !self.nocount),

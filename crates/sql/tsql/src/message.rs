@@ -115,6 +115,22 @@ impl MessageTemplate {
     }
 }
 
+/// 911 of USE; its usual state is that of BACKUP and RESTORE.
+pub fn database_missing(name: &str) -> Message {
+    let mut missing = DATABASE_MISSING.with(&[&name]);
+    missing.state = 1;
+    missing
+}
+
+/// 208, with the state of SQL Server's: 0 for a temporary table.
+pub fn object_unknown(name: &str) -> Message {
+    let mut unknown = OBJECT_UNKNOWN.with(&[&name]);
+    if name.starts_with('#') {
+        unknown.state = 0;
+    }
+    unknown
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

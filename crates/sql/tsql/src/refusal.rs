@@ -83,6 +83,7 @@ pub fn of(error: &Error) -> Vec<Message> {
         | Error::LogMissing { .. }
         | Error::NoLog
         | Error::LogUnproved
+        | Error::Unarchived { .. }
         | Error::BaseOverwritten { .. }
         | Error::DeviceInside { .. }
         | Error::Codec(_)
@@ -276,7 +277,7 @@ pub fn media(error: &Media) -> Vec<Message> {
 
 /// The message for a set that is compressed, or not, other than those on its media. `asked`: the algorithm.
 fn compression_mix(asked: &str) -> Message {
-    let (with, without) = ("WITH COMPRESSION", "WITH NO_COMPRESSION");
+    let (with, without) = ("COMPRESSION", "NO_COMPRESSION");
     let (option, other) = match asked {
         "NONE" => (without, with),
         _ => (with, without),

@@ -3,29 +3,31 @@
 //! Invariants
 //! - A batch is parsed whole before any of it runs.
 //! - A statement that fails reports it, and the next one runs, as in SQL Server; a few mistakes end the batch
-//!   ([`ends_own_batch`]), and so does the refusal of a statement on which others depend ([`decides`]).
+//!   ([`after::ends_own_batch`]), and so does the refusal of a statement on which others depend ([`decides`]).
 //!
 //! Leaves to others: parsing (`syntax`), and what a statement does (`statement`, `query`).
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use longshore_catalog::CatalogObject;
 
 use crate::after;
 use crate::check::{Declared, check, declarations, is_cursor};
+use crate::compile;
 use crate::convert::convert_from;
 use crate::flow::{Argument, Flow, Out, Outcome, SYSTEM_DATABASES, Stop, Variable};
+use crate::kinds::TypePlace;
 use crate::message::{self, Message};
 use crate::query::{self, BatchPlace, FunctionCall};
+use crate::server::objects::shown_name;
 use crate::server::{SESSION_FIRST, SESSION_LAST};
 use crate::session::Session;
 use crate::sink::{Command, DoneEvent, ReceiverGone, Sink};
 use crate::statement;
 use crate::syntax::{
     Declaration, Fragment, InsertSource, LocatedStatement, Operand, Routine, RoutineKind,
-    Statement, Top, Transaction, parse, unheard_of,
+    Statement, Top, Transaction, parse, unheard_of, with_texts,
 };
 use crate::tables::TableShape;
 use crate::value::{Type, Value};
@@ -120,6 +122,7 @@ impl Session {
             last_error: 0,
             returned: None,
             procedure: None,
+            notices: self.sqlite.notices().clone(),
         };
         self.place.level = 0;
         self.place.procedure = 0;
@@ -148,11 +151,14 @@ impl Session {
         self.cursors.end();
         self.tables.end();
         self.compiled.clear();
+        self.looked_through.clear();
         // A session that waits for its client keeps no database in memory.
         self.sqlite.drop_it();
         self.reader.forget();
         let mut flow = match flow {
             Err(Stop::Failed(messages) | Stop::Unresolved(messages)) => {
+                let last = messages.iter().rev().find(|m| m.is_error());
+                self.error = last.map_or(self.error, |m| m.number);
                 self.fail(messages, Failure::Usual, &mut out)
             }
             other => other,
@@ -177,7 +183,7 @@ impl Session {
 
     fn batch(&mut self, text: &str, out: &mut Out) -> Flow {
         let _claim = self.claim_for(text)?;
-        let batch = parse(text)?;
+        let batch = parse(&with_texts(text, self.told.quotes_names()))?;
         for declared in check(&batch, self.variables.names(), &self.reader)? {
             self.hoist(declared)?;
         }
@@ -188,6 +194,8 @@ impl Session {
                 self.hold(words);
             }
         }
+        let nested = (self.nesting > 0).then_some(text);
+        compile::look_through(self, &batch.statements, nested)?;
         self.statements(&batch.statements, out)
     }
 
@@ -231,8 +239,7 @@ impl Session {
             scope_identity: None,
             ..self.place
         };
-        let name: Arc<str> = object.name.as_str().into();
-        let outer = out.procedure.replace(name);
+        let outer = out.procedure.replace(shown_name(object));
         let is_inner = std::mem::replace(&mut self.in_procedure, true);
         let before = self.returned.take();
         let done = self.inside((0, variables), place, database, out, |s, out| {
@@ -260,7 +267,7 @@ impl Session {
             procedure: call.object.object.id,
             ..self.place
         };
-        out.procedure = Some(call.object.object.name.as_str().into());
+        out.procedure = Some(shown_name(&call.object.object));
         self.in_procedure = true;
         // An error in a function is one of the statement that calls it.
         self.tries.push(usize::MAX);
@@ -425,8 +432,13 @@ impl Session {
         }
         out.line = located.line;
         match self.execute(&located.statement, out) {
-            Err(Stop::Failed(messages)) => self.failed(located, messages, out),
+            Err(Stop::Failed(messages)) => {
+                // A statement that failed has nothing more to tell.
+                out.notices.take();
+                self.failed(located, messages, out)
+            }
             Ok(()) => {
+                out.say_notices()?;
                 if !after::keeps_error(&located.statement) {
                     self.error = 0;
                 }
@@ -496,8 +508,15 @@ impl Session {
             Statement::Throw(None) => messages,
             _ => {
                 let procedure = out.procedure.as_deref();
-                let located = messages.into_iter().map(|m| m.at_line(line));
-                located.map(|m| m.in_procedure(procedure)).collect()
+                // A message of a procedure that this statement calls has its line, or none where it had not begun.
+                let is_inner = |m: &Message| {
+                    is_call && m.procedure.is_some() && m.procedure.as_deref() != procedure
+                };
+                let located = messages.into_iter().map(|m| match is_inner(&m) {
+                    true => m,
+                    false => m.at_line(line).in_procedure(procedure),
+                });
+                located.collect()
             }
         };
         let last = said.iter().rev().find(|m| m.is_error());
@@ -518,13 +537,16 @@ impl Session {
                 Err(Stop::EndOwnBatch) if is_call => Ok(()),
                 // The rest was to depend on something that is not known.
                 Ok(()) if is_refused && decides(statement) => Err(Stop::EndBatch),
+                // The statements that follow are for another database.
+                Ok(()) if matches!(statement, Statement::Use(_)) => Err(Stop::EndOwnBatch),
                 other => other,
             };
         };
-        if *level == self.nesting && !is_call && said.iter().any(is_unresolved) {
+        if *level == self.nesting && !is_call && said.iter().any(after::is_unresolved) {
             return Err(Stop::Unresolved(said));
         }
-        let dooms = said.iter().any(ends_all_batches) || (self.aborts && how != Failure::Raised);
+        let dooms =
+            said.iter().any(after::ends_all_batches) || (self.aborts && how != Failure::Raised);
         self.doomed |= dooms && self.transactions > 0;
         // CATCH handles errors; informational messages are sent at once.
         let (errors, rest): (Vec<_>, Vec<_>) = said.into_iter().partition(Message::is_error);
@@ -539,7 +561,9 @@ impl Session {
     /// Sends the messages, and decides whether the batch continues.
     fn fail(&mut self, messages: Vec<Message>, how: Failure, out: &mut Out) -> Flow {
         let is_error = messages.iter().any(Message::is_error);
-        let aborts = self.aborts && is_error && how != Failure::Raised;
+        // A failed conversion takes its transaction back, whatever XACT_ABORT says.
+        let converts = how == Failure::Usual && messages.iter().any(after::ends_all_batches);
+        let aborts = is_error && (converts || self.aborts && how != Failure::Raised);
         let messages = match aborts {
             true => messages.into_iter().chain(self.roll_back()).collect(),
             false => messages,
@@ -552,8 +576,8 @@ impl Session {
                 (severity >= Some(SEVERITY_ENDS_BATCH), false)
             }
             Failure::Usual => (
-                aborts || messages.iter().any(ends_all_batches),
-                messages.iter().any(ends_own_batch),
+                aborts || messages.iter().any(after::ends_all_batches),
+                messages.iter().any(after::ends_own_batch),
             ),
         };
         for message in messages {
@@ -643,7 +667,11 @@ impl Session {
             }
             Statement::Print(value) => {
                 let Variable { kind, value } = query::scalar(&self.query_context(), value)?;
-                let text = match convert_from(&value, kind, Type::NVarChar(Some(4000)))? {
+                let to = match kind.is_national() {
+                    true => Type::NVarChar(Some(4000)),
+                    false => Type::VarChar(Some(8000)),
+                };
+                let text = match convert_from(&value, kind, to)? {
                     Value::Null => String::new(),
                     value => value.to_string(),
                 };
@@ -742,6 +770,9 @@ impl Session {
             let what = format!("{word} under SET ROWCOUNT {}", self.row_limit);
             return Err(message::NOT_HERE.with(&[&what]).into());
         }
+        if self.doomed && after::is_logged(statement) {
+            return Err(message::UNCOMMITTABLE.plain().into());
+        }
         match statement {
             // Its table was made before the batch ran.
             Statement::DeclareTable { .. } => Ok(()),
@@ -838,9 +869,13 @@ impl Session {
             None => {
                 let names = self.server.database_names();
                 let found = names.into_iter().find(|n| n.eq_ignore_ascii_case(name));
-                found.ok_or_else(|| message::DATABASE_MISSING.with(&[&name]))?
+                found.ok_or_else(|| message::database_missing(name))?
             }
         };
+        let waits = self.server.kept.sequence(&known).is_some();
+        if waits && !self.server.is_configured(&known) {
+            return Err(message::IN_RESTORE.with(&[&known]).into());
+        }
         let from = std::mem::replace(&mut self.database, known.clone());
         self.say(true);
         out.sink.database_changed(&from, &known)?;
@@ -914,7 +949,7 @@ impl Session {
             self.cursors.declare_variable(name);
             return Ok(());
         }
-        let kind = statement::type_of(&declaration.kind)?;
+        let kind = statement::type_of(&declaration.kind, TypePlace::Variable(name, 1))?;
         let value = Value::Null;
         Ok(self.variables.declare(name, Variable { kind, value })?)
     }
@@ -924,7 +959,8 @@ impl Session {
         let Some(value) = &declaration.value else {
             return Ok(());
         };
-        let kind = statement::type_of(&declaration.kind)?;
+        let place = TypePlace::Variable(&declaration.variable, 1);
+        let kind = statement::type_of(&declaration.kind, place)?;
         let value = self.value_as(value, kind)?;
         Ok(self.set_variable(&declaration.variable, value)?)
     }
@@ -943,7 +979,7 @@ impl Session {
     }
 
     /// The value of an expression in another type.
-    fn value_as(&self, expression: &Fragment, to: Type) -> Result<Value, Message> {
+    pub(crate) fn value_as(&self, expression: &Fragment, to: Type) -> Result<Value, Message> {
         let found = query::scalar(&self.query_context(), expression)?;
         self.converted(&found.value, found.kind, to)
     }
@@ -1146,16 +1182,6 @@ fn decides(statement: &Statement) -> bool {
     }
 }
 
-/// Mistakes of grammar and of names, found when a statement is compiled: SQL Server ends the batch that contains them.
-fn ends_own_batch(message: &Message) -> bool {
-    message.severity == 15 || matches!(message.number, 207..=209)
-}
-
-/// Names that are not found: SQL Server finds them only when a statement runs, and no TRY block of its batch catches that.
-fn is_unresolved(message: &Message) -> bool {
-    matches!(message.number, 107 | 207..=209 | 4104)
-}
-
 /// Whether the statement is this label, or has it inside where a GOTO from outside may name it.
 fn has_label(statement: &Statement, label: &str) -> bool {
     match statement {
@@ -1170,9 +1196,4 @@ fn has_label(statement: &Statement, label: &str) -> bool {
         Statement::While { body, .. } => has_label(&body.statement, label),
         _ => false,
     }
-}
-
-/// Failed conversions: SQL Server ends every batch.
-fn ends_all_batches(message: &Message) -> bool {
-    matches!(message.number, 241 | 245 | 8114)
 }

@@ -20,8 +20,9 @@ use crate::cursors::Cursors;
 use crate::flow::{FIRST_DATABASE, Login, Variable};
 use crate::memory::Claim;
 use crate::message::{self, Message};
+use crate::pairs::check_implicit;
 use crate::query::{
-    self, BatchPlace, FunctionCall, FunctionCode, QueryContext, Reader, SqliteCache,
+    self, BatchPlace, Compiling, FunctionCall, FunctionCode, QueryContext, Reader, SqliteCache,
 };
 use crate::server::{
     Activity, ClientLink, OpenMaster, Server, SessionKey, SessionNumber, SessionState,
@@ -101,6 +102,10 @@ pub struct Session {
     pub(crate) running: String,
     /// The key that OPEN MASTER KEY has opened.
     pub(crate) master_key: Option<OpenMaster>,
+    /// While a batch is looked through before it runs.
+    pub(crate) compiling: Option<Compiling>,
+    /// Hashes of the nested texts that were looked through, while the outermost batch runs.
+    pub(crate) looked_through: BTreeSet<u64>,
     /// Kept while a batch runs.
     pub(crate) sqlite: SqliteCache,
     /// Kept while a batch runs.
@@ -141,6 +146,8 @@ impl Session {
             returned: None,
             in_procedure: false,
             compiled: BTreeMap::new(),
+            compiling: None,
+            looked_through: BTreeSet::new(),
             identity_insert: None,
             running: String::new(),
             number,
@@ -337,6 +344,9 @@ impl Session {
 
     /// A value in another type: a text that is a date is read in the session's order. Errors: those of a conversion.
     pub(crate) fn converted(&self, value: &Value, from: Type, to: Type) -> Result<Value, Message> {
+        if !value.is_null() {
+            check_implicit(from, to)?;
+        }
         convert_in(value, from, to, self.told.date_order)
     }
 
@@ -384,6 +394,7 @@ impl Session {
             made: &[],
             tracks_rows: false,
             describes: false,
+            compiling: self.compiling.as_ref(),
             place: self.place,
             cancel: &self.cancel,
             sqlite_cache: &self.sqlite,

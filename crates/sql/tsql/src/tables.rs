@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use longshore_catalog::CatalogObject;
 
-use crate::convert::type_of;
+use crate::kinds::{self, TypePlace};
 use crate::memory::Claim;
 use crate::message::{self, Message};
 use crate::syntax::{ColumnSpec, ConstraintKind, ConstraintSpec, Fragment, IndexSpec, TableSpec};
@@ -132,7 +132,7 @@ impl TableShape {
             {
                 return Err(message::TABLE_COLUMN_TWICE.with(&[&column.name, &table]));
             }
-            columns.push(column_of(column)?);
+            columns.push(column_of(column, columns.len() + 1)?);
         }
         if columns.iter().filter(|c| c.identity.is_some()).count() > 1 {
             return Err(message::IDENTITY_TWICE.with(&[&table]));
@@ -262,13 +262,12 @@ impl TableShape {
     }
 }
 
-fn column_of(spec: &ColumnSpec) -> Result<TableColumn, Message> {
+fn column_of(spec: &ColumnSpec, number: usize) -> Result<TableColumn, Message> {
     if spec.computed.is_some() && spec.kind.name.is_empty() {
         return Err(message::NOT_HERE.with(&[&"a computed column of a function's table"]));
     }
-    let kind = type_of(&spec.kind.name, &spec.kind.sizes);
-    let kind = kind.ok_or_else(|| message::TYPE_UNKNOWN.with(&[&spec.kind]))?;
-    let kind = kind.declared();
+    let place = TypePlace::Column(&spec.name, number);
+    let kind = kinds::named(&spec.kind.name, &spec.kind.sizes, place)?.declared();
     let numbers = kind.is_integer() && kind != Type::Bit;
     let whole = matches!(kind, Type::Numeric { scale: 0, .. });
     if spec.identity.is_some() && (!(numbers || whole) || spec.nullable == Some(true)) {
@@ -638,6 +637,19 @@ impl SessionTables {
         let name = name.trim_end_matches(' ').to_lowercase();
         let mut frames = self.frames.iter().rev();
         frames.find_map(|frame| frame.temporary.get(&name).copied())
+    }
+
+    /// All that have a name now, by their numbers.
+    pub fn all_temporary(&self) -> impl Iterator<Item = (u32, &SessionTable)> {
+        let named = self
+            .all
+            .values()
+            .filter_map(|table| self.temporary(&table.name));
+        let mut ids: Vec<u32> = named.collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids.into_iter()
+            .filter_map(|id| Some((id, self.all.get(&id)?)))
     }
 
     pub fn get(&self, id: u32) -> Option<&SessionTable> {

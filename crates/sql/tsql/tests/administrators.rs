@@ -6,6 +6,7 @@
 mod common;
 
 use common::{Stage, numbers, rows, run, said};
+use longshore_pipeline::SourceSpec;
 use longshore_tsql::Session;
 
 /// Runs a script's batches; the rows of all, each as a text with bars, and the numbers of errors and refusals.
@@ -263,7 +264,7 @@ fn each_row_gets_the_rows_that_are_applied_to_it() {
                   WHERE b.database_name = d.name AND b.type = 'L') AS l ORDER BY d.name";
     assert_eq!(
         shown(&mut session, last),
-        ["master|NULL|NULL", "shop|second|NULL"]
+        ["master|NULL|NULL", "shop|second|NULL", "tempdb|NULL|NULL"]
     );
     let cross = "SELECT b.name, m.n, m.last FROM msdb.dbo.backupset b
                  CROSS APPLY (SELECT COUNT(*) AS n, RIGHT(MAX(physical_device_name), 6) AS last
@@ -328,7 +329,10 @@ GO
                   SELECT COUNT(*) FROM dbo.SetsOf('shop');
                   SELECT d.name, COUNT(s.backup_set_id) FROM sys.databases d OUTER APPLY dbo.SetsOf(d.name) AS s
                   GROUP BY d.name ORDER BY d.name";
-    assert_eq!(shown(&mut session, inline), ["3", "master|0", "shop|3"]);
+    assert_eq!(
+        shown(&mut session, inline),
+        ["3", "master|0", "shop|3", "tempdb|0"]
+    );
     let of_rows = "CREATE FUNCTION dbo.Numbers (@n int) RETURNS @t TABLE (i int PRIMARY KEY, sq int) AS
                    BEGIN
                      DECLARE @i int = 1;
@@ -491,6 +495,7 @@ GO
     let expected = [
         "master|NULL|NULL",
         "shop|D|3",
+        "tempdb|NULL|NULL",
         "shop",
         "third",
         "LastBackups|VIEW",
@@ -793,7 +798,7 @@ fn older_forms_still_work() {
                     SELECT id, name FROM #n ORDER BY id; SELECT @@IDENTITY";
     assert_eq!(
         shown(&mut session, numbered),
-        ["10|master", "15|shop", "15"]
+        ["10|master", "15|shop", "20|tempdb", "20"]
     );
     let variant = "DECLARE @v sql_variant = SERVERPROPERTY('ProductVersion'); SELECT PARSENAME(CAST(@v AS varchar(20)), 4)";
     assert_eq!(shown(&mut session, variant), ["16"]);
@@ -924,7 +929,7 @@ fn the_server_tells_what_maintenance_scripts_ask() {
     assert_eq!(shown(&mut session, volume), ["1"]);
     let of_files = "SELECT DB_NAME(s.database_id), s.file_id, s.size_on_disk_bytes / 8192 - f.size, COALESCE(s.num_of_reads, -1),
                       CASE WHEN ABS(s.sample_ms - (SELECT ms_ticks FROM sys.dm_os_sys_info)) < 60000 THEN 'now' END
-                    FROM sys.master_files f";
+                    FROM (SELECT * FROM sys.master_files WHERE type_desc = 'ROWS') f";
     let stats = "sys.dm_io_virtual_file_stats";
     for from in [
         format!("CROSS APPLY {stats}(f.database_id, f.file_id) s"),
@@ -959,4 +964,216 @@ fn the_server_tells_what_maintenance_scripts_ask() {
     assert_eq!(shown(&mut session, directory), ["same"]);
     let at = "SELECT CONVERT(varchar(19), msdb.dbo.agent_datetime(20270131, 63005), 126)";
     assert_eq!(shown(&mut session, at), ["2027-01-31T06:30:05"]);
+}
+
+/// Goal: principals, file groups and databases that scripts look for before they act are there; a name that is not is told.
+#[test]
+fn what_every_server_has_is_found() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    for (query, rows) in [
+        (
+            "SELECT name, principal_id FROM sys.server_principals WHERE name IN ('sa', 'sysadmin') ORDER BY 2",
+            vec!["sa|1", "sysadmin|3"],
+        ),
+        (
+            "SELECT name FROM sys.database_principals WHERE name IN ('dbo', 'db_owner', 'nobody') ORDER BY principal_id",
+            vec!["dbo", "db_owner"],
+        ),
+        (
+            "SELECT name FROM sys.filegroups WHERE is_default = 1",
+            vec!["PRIMARY"],
+        ),
+        (
+            "SELECT IIF(create_date = (SELECT sqlserver_start_time FROM sys.dm_os_sys_info), 'same', 'other') FROM sys.databases WHERE name = 'tempdb'",
+            vec!["same"],
+        ),
+        // Users without a login, which restores leave: none.
+        (
+            "SELECT p.name FROM sys.database_principals p LEFT JOIN sys.server_principals l ON l.sid = p.sid WHERE p.type = 'S' AND p.principal_id > 4 AND l.sid IS NULL",
+            vec![],
+        ),
+    ] {
+        assert_eq!(shown(&mut session, query), rows, "{query}");
+    }
+    for (batch, number) in [
+        (
+            "SELECT * FROM fn_listextendedproperty(NULL, NULL, NULL, NULL, NULL, NULL, NULL)",
+            50002,
+        ),
+        ("SELECT master.dbo.fn_varbintohexstr(0x01)", 50002),
+        ("SELECT dbo.fn_mine(1)", 4121),
+        ("EXEC sp_helpsrvrolemember", 50002),
+        ("EXEC sp_mine", 2812),
+        (
+            "CREATE TABLE #n (a int); ALTER TABLE #n WITH NOCHECK ADD CONSTRAINT c CHECK (a < 5)",
+            50002,
+        ),
+        (
+            "CREATE TABLE #i (id int IDENTITY, a int); INSERT #i VALUES (1, 2)",
+            8101,
+        ),
+        (
+            "CREATE TABLE #j (id int IDENTITY, a int); SET IDENTITY_INSERT #j ON; INSERT #j SELECT 1, 2",
+            8101,
+        ),
+        (
+            "CREATE TABLE #k (id int IDENTITY, a int); INSERT #k VALUES (1, 2, 3)",
+            213,
+        ),
+    ] {
+        assert_eq!(script(&mut session, batch).1, [number], "{batch}");
+    }
+}
+
+/// Goal: arguments for a procedure without parameters end every batch, as SQL Server's compiler does.
+#[test]
+fn arguments_for_a_procedure_without_parameters_end_all_batches() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    run(&mut session, "CREATE PROCEDURE #none AS PRINT 'none'");
+    run(
+        &mut session,
+        "CREATE PROCEDURE #outer AS EXEC #none 1; PRINT 'inner'",
+    );
+    for batch in ["EXEC #none 1; PRINT 'after'", "EXEC #outer; PRINT 'after'"] {
+        assert_eq!(numbers(&run(&mut session, batch)), [8146], "{batch}");
+    }
+}
+
+/// Goal: each database has a log among its files, and history has the place of a database's file.
+#[test]
+fn databases_have_a_log_and_a_place() {
+    let stage = Stage::new();
+    let mut session = with_history(&stage);
+    let files = "SELECT type_desc, COUNT(*) FROM sys.master_files WHERE database_id = DB_ID('shop') GROUP BY type_desc ORDER BY 1";
+    assert_eq!(shown(&mut session, files), ["LOG|1", "ROWS|1"]);
+    let joined = "SELECT COUNT(*) FROM msdb.dbo.backupset s
+         JOIN sys.master_files d ON d.database_id = DB_ID(s.database_name) AND d.type_desc = 'ROWS'
+         JOIN sys.master_files l ON l.database_id = d.database_id AND l.type_desc = 'LOG'";
+    assert_eq!(shown(&mut session, joined), ["3"]);
+    let place = stage.path("shop.db").display().to_string();
+    let known = "SELECT DISTINCT physical_name FROM msdb.dbo.backupfile";
+    assert_eq!(shown(&mut session, known), [place]);
+    let names = "CREATE TABLE #f (name sysname, id smallint, path nvarchar(260), fg sysname NULL, size nvarchar(18), most nvarchar(18), growth nvarchar(18), usage varchar(9))
+         USE shop
+         INSERT #f EXEC sp_helpfile
+         SELECT usage FROM #f ORDER BY id";
+    assert_eq!(shown(&mut session, names), ["data only", "log only"]);
+}
+
+/// Goal: forms of ordinary scripts that kept a whole batch from running.
+#[test]
+fn ordinary_forms_are_taken() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    for (batch, rows) in [
+        (
+            "SELECT STUFF((SELECT N',' + v FROM (VALUES (N'a'), (N'b')) t(v) FOR XML PATH(N''), TYPE).value(N'.[1]', N'nvarchar(max)'), 1, 1, N'')",
+            vec!["a,b"],
+        ),
+        (
+            "SELECT 1 AS a FOR JSON PATH, ROOT(N'r')",
+            vec![r#"{"r":[{"a":1}]}"#],
+        ),
+        (
+            "SELECT a FROM OPENJSON(N'{\"a\": 5}') WITH (a int N'$.a')",
+            vec!["5"],
+        ),
+        (
+            "IF 1 = 1 WITH c AS (SELECT 1 AS a) SELECT a FROM c ELSE WITH c AS (SELECT 2 AS a) SELECT a FROM c",
+            vec!["1"],
+        ),
+        (
+            "DECLARE @i int = 0; WHILE @i < 1 WITH c AS (SELECT 7 AS a) SELECT @i = a FROM c; SELECT @i",
+            vec!["7"],
+        ),
+        (
+            "DECLARE @q nvarchar(50) = N'SELECT @n'; EXEC sp_executesql @sql = @q, @Parameters = N'@n int', @n = 3",
+            vec!["3"],
+        ),
+        (
+            "DECLARE @t TABLE (a int INDEX ia, b int, INDEX ib NONCLUSTERED (b DESC)); INSERT @t VALUES (1, 2); SELECT a, b FROM @t",
+            vec!["1|2"],
+        ),
+        (
+            "SELECT CAST('-' AS int), TRY_CAST('+' AS bigint)",
+            vec!["0|0"],
+        ),
+    ] {
+        assert_eq!(shown(&mut session, batch), rows, "{batch}");
+    }
+    for (batch, number) in [
+        (
+            "CREATE TABLE #u (a int, INDEX iu UNIQUE (a)); INSERT #u VALUES (1), (1)",
+            2627,
+        ),
+        ("SELECT * FROM ::fn_trace_gettable('x', 1)", 50002),
+        ("CREATE TABLE #w (a int, INDEX iw (a) WHERE a > 1)", 50002),
+    ] {
+        assert_eq!(script(&mut session, batch).1, [number], "{batch}");
+    }
+}
+
+/// Goal: options and permissions that scripts ask for are known, and others are not.
+#[test]
+fn options_and_permissions_have_their_names() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let options = "SELECT name, CAST(value_in_use AS int) FROM sys.configurations
+         WHERE name IN ('max server memory (MB)', 'xp_cmdshell', 'nothing of the kind') ORDER BY name";
+    assert_eq!(
+        shown(&mut session, options),
+        ["max server memory (MB)|2147483647", "xp_cmdshell|0"]
+    );
+    let refused = "EXEC sp_configure 'max server memory (MB)', 4096";
+    assert_eq!(script(&mut session, refused).1, [50002]);
+    let rights = "SELECT HAS_PERMS_BY_NAME(NULL, NULL, 'view server state'), HAS_PERMS_BY_NAME('shop', 'DATABASE', 'BACKUP DATABASE'),
+         HAS_PERMS_BY_NAME('shop', 'DATABASE', 'ALTER ANY USER'), HAS_PERMS_BY_NAME('shop', 'DATABASE', 'NOSUCH')";
+    assert_eq!(shown(&mut session, rights), ["1|1|1|NULL"]);
+}
+
+/// Goal: a restore made from the files that `sys.master_files` names, log included, goes to the place of the data.
+#[test]
+fn moves_of_all_files_that_are_listed_are_taken() {
+    let stage = Stage::new();
+    let mut session = with_history(&stage);
+    let (media, to) = (stage.path("a.bak"), stage.path("moved"));
+    std::fs::create_dir(&to).unwrap();
+    let moves = format!(
+        "SELECT STRING_AGG('MOVE ''' + name + ''' TO ''{}/' + name + '''', ', ') WITHIN GROUP (ORDER BY file_id)
+         FROM sys.master_files WHERE database_id = DB_ID('shop')",
+        to.display()
+    );
+    let moves = shown(&mut session, &moves).remove(0);
+    assert!(moves.contains("shop.db_log"), "{moves}");
+    let restore = format!(
+        "RESTORE DATABASE moved FROM DISK = '{}' WITH {moves}",
+        media.display()
+    );
+    assert_eq!(script(&mut session, &restore).1, Vec::<u32>::new());
+    assert!(to.join("shop.db").exists() && !to.join("shop.db_log").exists());
+}
+
+/// Goal: a database whose own file is called like a log goes to the place that MOVE names.
+#[test]
+fn a_file_that_is_called_like_a_log_is_moved() {
+    let mut stage = Stage::new();
+    let audit = stage.path("audit_log");
+    std::fs::copy(stage.path("shop.db"), &audit).unwrap();
+    stage.more = vec![("audit", SourceSpec::Sqlite(audit.clone()))];
+    let mut session = stage.session();
+    let (media, to) = (stage.path("audit.bak"), stage.path("elsewhere"));
+    let batch = format!(
+        "BACKUP DATABASE audit TO DISK = '{0}' WITH INIT; RESTORE DATABASE audit FROM DISK = '{0}' WITH MOVE 'audit_log' TO '{1}', REPLACE",
+        media.display(),
+        to.display()
+    );
+    let before = std::fs::metadata(&audit).unwrap().modified().unwrap();
+    assert_eq!(script(&mut session, &batch).1, Vec::<u32>::new());
+    assert!(to.exists());
+    assert_eq!(
+        std::fs::metadata(&audit).unwrap().modified().unwrap(),
+        before
+    );
 }

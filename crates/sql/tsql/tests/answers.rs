@@ -221,7 +221,7 @@ fn a_size_that_is_not_known_is_null() {
     stage.more = vec![("tree", SourceSpec::Files(vec![tree]))];
     let mut session = stage.session();
     let sizes = "SELECT d.name, f.size FROM sys.databases d JOIN sys.master_files f ON f.database_id = d.database_id \
-                 ORDER BY d.name";
+                 WHERE f.type = 0 ORDER BY d.name";
     let pages = std::fs::metadata(stage.path("shop.db")).unwrap().len() / 8192;
     let sizes = shown(&mut session, sizes);
     let size = sizes[0].strip_prefix("shop|").unwrap();
@@ -245,14 +245,18 @@ fn files_and_devices_are_helped_with() {
     let stage = Stage::new();
     let mut session = stage.session();
     let of_database = shown(&mut session, "EXEC sp_helpdb 'shop'");
-    let [database, file] = of_database.as_slice() else {
+    let [database, file, log] = of_database.as_slice() else {
         panic!("{of_database:?}");
     };
     assert!(database.starts_with("shop|"), "{database}");
     assert!(file.starts_with("shop.db|1|"), "{file}");
     assert!(file.ends_with("|Unlimited|0 KB|data only"), "{file}");
     let own = shown(&mut session, "USE shop; EXEC sp_helpfile");
-    assert_eq!(own, [file.as_str()]);
+    assert_eq!(own, [file.as_str(), log.as_str()]);
+    assert!(
+        log.starts_with("shop.db_log|2|") && log.ends_with("|log only"),
+        "{log}"
+    );
     assert_eq!(
         shown(&mut session, "EXEC sp_helpfile 'shop.db'"),
         [file.as_str()]
@@ -823,9 +827,9 @@ fn a_refused_option_tells_its_reason() {
             "no snapshot backups",
         ),
         (
-            "BACKUP DATABASE shop TO DISK = 'a.bak' MIRROR TO DISK = 'b.bak' WITH FORMAT",
-            3218,
-            "each set once",
+            "BACKUP DATABASE shop TO DISK = 'a.bak' MIRROR TO DISK = 'b.bak'",
+            50000,
+            "needs WITH FORMAT",
         ),
         (
             "BACKUP DATABASE shop FILE = 'x' TO DISK = 'a.bak'",
@@ -890,4 +894,247 @@ fn changes_are_limited_by_rowcount_as_by_top() {
         value(&mut session, "SELECT CONNECTIONPROPERTY('net_transport')"),
         "NULL"
     );
+}
+
+#[test]
+fn values_of_two_types_meet_as_in_sql_server_or_are_refused_by_its_numbers() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    for (query, expected) in [
+        ("SELECT CONVERT(varchar(9), 0x01 + 0x0203, 1)", "0x010203"),
+        (
+            "DECLARE @b varbinary(10) = 0xAB SELECT CONVERT(varchar(9), @b + 0xCD, 2)",
+            "ABCD",
+        ),
+        (
+            "SELECT DATENAME(tz, CAST('2027-01-31T10:00:00-02:30' AS datetimeoffset))",
+            "-02:30",
+        ),
+        ("SELECT FORMAT(37.0 / 38, 'P')", "97.37 %"),
+        ("SELECT FORMAT(2.5, 'N0')", "3"),
+        (
+            "SELECT FORMAT(9007199254740993, 'N0')",
+            "9,007,199,254,740,993",
+        ),
+        ("SELECT FORMAT(1234567, '#,##0.00 MB')", "1,234,567.00 MB"),
+        ("SELECT FORMAT(CAST('20260301' AS date), 'M')", "March 1"),
+        ("SELECT FORMAT(1, 'z')", "NULL"),
+        (
+            "SELECT CAST(1 + CAST('20270131' AS datetime) AS date)",
+            "2027-02-01",
+        ),
+        (
+            "SELECT CAST(0x0102 AS uniqueidentifier)",
+            "00000201-0000-0000-0000-000000000000",
+        ),
+    ] {
+        assert_eq!(value(&mut session, query), expected, "{query}");
+    }
+    for (batch, number) in [
+        ("SELECT 'a' ORDER BY 2", 108),
+        ("SELECT 'a' ORDER BY 0", 108),
+        ("SELECT 'a' UNION SELECT 'b' ORDER BY 2", 108),
+        ("SELECT CAST(200 AS tinyint) + CAST(100 AS tinyint)", 8115),
+        ("SELECT CAST('70000' AS smallint)", 244),
+        ("SELECT CAST('3000000000' AS int)", 248),
+        ("SELECT CAST(1e10 AS int)", 232),
+        ("SELECT CAST('x' AS bigint)", 8114),
+        ("SELECT CAST(NEWID() AS int)", 529),
+        ("DECLARE @d date = 5", 206),
+        ("DECLARE @x varchar(9000)", 131),
+        ("DECLARE @x decimal(5, 9)", 192),
+        ("CREATE TABLE #w (a foo)", 2715),
+        ("CREATE TABLE #w (a varchar(9000))", 131),
+        ("SELECT FORMAT(-1, 'C')", 50002),
+        ("SELECT dbo.nosuch(1)", 4121),
+    ] {
+        let more = format!("{batch}\nPRINT 'goes on'");
+        let record = run(&mut session, &more);
+        let first = numbers(&record).first().copied();
+        assert_eq!(first, Some(number), "{batch}: {:?}", said(&record));
+        let goes_on = said(&record).iter().any(|line| line.contains("goes on"));
+        // Values, and columns of a new table, decide when a statement runs; names and types before.
+        let by_value = [8115, 232, 2715].contains(&number);
+        assert_eq!(goes_on, by_value, "{batch}: {:?}", said(&record));
+    }
+}
+
+#[test]
+fn a_column_that_is_added_with_values_fills_the_rows_that_are_there() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    run(
+        &mut session,
+        "CREATE TABLE #w (a int); INSERT #w VALUES (1), (2);
+         ALTER TABLE #w ADD b int NULL DEFAULT 5 WITH VALUES;
+         ALTER TABLE #w ADD c int NULL DEFAULT 6;
+         ALTER TABLE #w ADD d uniqueidentifier NOT NULL DEFAULT NEWID();
+         ALTER TABLE #w ADD CONSTRAINT six DEFAULT 7 FOR a WITH VALUES;
+         INSERT #w (b) VALUES (9)",
+    );
+    assert_eq!(
+        shown(&mut session, "SELECT a, b, c FROM #w ORDER BY b, a"),
+        ["1|5|NULL", "2|5|NULL", "7|9|6"]
+    );
+    assert_eq!(value(&mut session, "SELECT COUNT(DISTINCT d) FROM #w"), "3");
+    let refused = run(
+        &mut session,
+        "CREATE TABLE #v (a int DEFAULT 1 WITH VALUES)",
+    );
+    assert_eq!(numbers(&refused), [156]);
+}
+
+#[test]
+fn views_about_tempdb_show_the_sessions_tables_and_decimals_are_decimals() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    run(
+        &mut session,
+        "CREATE TABLE #x (a int IDENTITY, b decimal(9, 2)); CREATE TABLE dbo.kept (a decimal(9, 2), b numeric(9, 2))",
+    );
+    for (query, expected) in [
+        (
+            "SELECT name, is_identity, TYPE_NAME(system_type_id) FROM tempdb.sys.columns WHERE object_id = OBJECT_ID('tempdb..#x')",
+            vec!["a|1|int", "b|0|decimal"],
+        ),
+        (
+            "SELECT name FROM tempdb.sys.tables WHERE name LIKE '#x%'",
+            vec!["#x"],
+        ),
+        (
+            "SELECT type FROM tempdb..sysobjects WHERE name LIKE '#x%'",
+            vec!["U "],
+        ),
+        (
+            "SELECT COUNT(*) FROM tempdb.sys.objects WHERE object_id = OBJECT_ID('tempdb..#x')",
+            vec!["1"],
+        ),
+        (
+            "SELECT COLUMN_NAME, DATA_TYPE FROM tempdb.INFORMATION_SCHEMA.COLUMNS WHERE TABLE_NAME LIKE '#x%'",
+            vec!["a|int", "b|decimal"],
+        ),
+        (
+            "SELECT DATA_TYPE FROM INFORMATION_SCHEMA.COLUMNS WHERE TABLE_NAME = 'kept'",
+            vec!["decimal", "numeric"],
+        ),
+    ] {
+        assert_eq!(shown(&mut session, query), expected, "{query}");
+    }
+    run(&mut session, "DROP TABLE #x");
+    let left = "SELECT COUNT(*) FROM tempdb.sys.tables WHERE name LIKE '#x%'";
+    assert_eq!(value(&mut session, left), "0");
+}
+
+#[test]
+fn transactions_begin_and_end_where_sql_servers_do() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    run(&mut session, "CREATE TABLE dbo.k (i int)");
+    let rows = "SELECT COUNT(*) FROM dbo.k";
+    // A failed conversion takes back what the transaction has done.
+    let failed = "BEGIN TRAN INSERT dbo.k VALUES (1) DECLARE @x int = 'abc' PRINT 'goes on'";
+    assert_eq!(numbers(&run(&mut session, failed)), [245]);
+    assert_eq!(value(&mut session, "SELECT @@TRANCOUNT"), "0");
+    assert_eq!(value(&mut session, rows), "0");
+    // A name that is not found leaves it open.
+    let failed = "BEGIN TRAN INSERT dbo.k VALUES (1) SELECT nothing FROM dbo.missing";
+    assert_eq!(numbers(&run(&mut session, failed)), [208]);
+    assert_eq!(value(&mut session, "SELECT @@TRANCOUNT ROLLBACK"), "1");
+    let implicit =
+        "SET IMPLICIT_TRANSACTIONS ON INSERT dbo.k VALUES (7) SELECT @@TRANCOUNT ROLLBACK
+         SET IMPLICIT_TRANSACTIONS OFF";
+    assert_eq!(value(&mut session, implicit), "1");
+    let long = run(
+        &mut session,
+        "DECLARE @v varchar(8000) = REPLICATE('x', 8000) PRINT @v PRINT N'é' + @v",
+    );
+    let lengths: Vec<usize> = said(&long)
+        .iter()
+        .map(|line| line.chars().count())
+        .collect();
+    assert_eq!(lengths, [8002, 4002]);
+    let sequence = run(&mut session, "PRINT 'x' SELECT NEXT VALUE FOR dbo.s AS a");
+    assert_eq!(
+        said(&sequence),
+        [String::from("0 x"), refused("NEXT VALUE FOR")]
+    );
+    assert_eq!(value(&mut session, rows), "0");
+}
+
+#[test]
+fn a_parameter_of_a_batch_has_its_default_or_is_missing() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let with_default = "EXEC sp_executesql N'SELECT @x + @y', N'@x int = 5, @y int = 2', @y = 3";
+    assert_eq!(value(&mut session, with_default), "8");
+    let missing = run(
+        &mut session,
+        "EXEC sp_executesql N'SELECT @x AS x', N'@x int'",
+    );
+    assert_eq!(
+        said(&missing),
+        [
+            "8178 The parameterized query '(@x int)SELECT @x AS x' expects the parameter '@x', which was not supplied."
+        ]
+    );
+}
+
+#[test]
+fn moments_and_devices_of_the_history_are_those_that_a_datetime_and_a_script_can_name() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let device = stage.path("named.bak").display().to_string();
+    run(
+        &mut session,
+        &format!("EXEC sp_addumpdevice 'disk', 'Named', '{device}'"),
+    );
+    let named = "SELECT DISTINCT logical_device_name, device_type FROM msdb.dbo.backupmediafamily";
+    for _ in 0..6 {
+        run(&mut session, "BACKUP DATABASE shop TO Named");
+    }
+    assert_eq!(shown(&mut session, named), ["Named|102"]);
+    let impossible = "SELECT COUNT(*) FROM msdb.dbo.backupset
+         WHERE DATEPART(ms, backup_finish_date) % 10 NOT IN (0, 3, 7)
+            OR backup_finish_date <> CAST(CONVERT(varchar(23), backup_finish_date, 121) AS datetime)";
+    assert_eq!(value(&mut session, impossible), "0");
+    let created = "SELECT COUNT(*) FROM sys.databases AS d
+         WHERE d.create_date < (SELECT DATEADD(s, 1, MIN(backup_start_date)) FROM msdb.dbo.backupset WHERE database_name = d.name)";
+    assert_eq!(value(&mut session, created), "1");
+    // By its path it is no logical device.
+    run(
+        &mut session,
+        &format!("BACKUP DATABASE shop TO DISK = '{device}' WITH INIT"),
+    );
+    assert_eq!(shown(&mut session, named), ["NULL|2"]);
+}
+
+#[test]
+fn the_tables_of_the_history_are_known_to_the_views_about_tables() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    for (query, expected) in [
+        (
+            "SELECT COL_LENGTH('msdb.dbo.backupset', 'is_copy_only')",
+            "1",
+        ),
+        ("SELECT COL_LENGTH('msdb.dbo.backupset', 'nothing')", "NULL"),
+        (
+            "SELECT COUNT(*) FROM msdb.INFORMATION_SCHEMA.COLUMNS WHERE TABLE_NAME = 'backupset' AND COLUMN_NAME = 'type'",
+            "1",
+        ),
+        (
+            "SELECT COUNT(*) FROM msdb.sys.columns WHERE object_id = OBJECT_ID('msdb.dbo.backupset') AND name = 'type'",
+            "1",
+        ),
+        (
+            "SELECT COUNT(*) FROM msdb.sys.tables WHERE name = 'backupset' AND is_ms_shipped = 1",
+            "1",
+        ),
+        (
+            "SELECT COUNT(*) FROM master.sys.tables WHERE name = 'backupset'",
+            "0",
+        ),
+    ] {
+        assert_eq!(value(&mut session, query), expected, "{query}");
+    }
 }

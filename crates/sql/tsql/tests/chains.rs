@@ -180,7 +180,8 @@ fn a_restore_that_waits_can_be_given_up_and_takes_its_files_along() {
     let states = "SELECT COUNT(*) FROM sys.databases WHERE name = 'copy'";
     assert_eq!(said_to(&full).last(), Some(&3014));
     said_to("RESTORE LOG copy FROM DISK = 'log.bak' WITH NORECOVERY");
-    assert_eq!(said_to("USE copy; DROP DATABASE copy").last(), Some(&3702));
+    // The batch ends, and drops nothing.
+    assert_eq!(said_to("USE copy; DROP DATABASE copy"), [927]);
     assert_eq!(said_to("BEGIN TRAN DROP DATABASE copy"), [226]);
     assert!(names_in(&copy).contains(&"longshore_log".to_owned()));
     assert_eq!(said_to("drop database if exists COPY"), [0; 0]);
@@ -272,4 +273,18 @@ fn files_that_replaced_a_waiting_restore_are_not_continued() {
     let mut left = names_in(&stage.path("three/global"));
     left.sort();
     assert_eq!(left, ["pg_control"]);
+}
+
+#[test]
+fn a_database_in_the_middle_of_a_restore_cannot_be_used() {
+    let stage = stage();
+    let place = stage.path("waits").display().to_string();
+    let mut session = stage.session();
+    let begun = format!(
+        "RESTORE DATABASE other FROM DISK = 'full.bak' WITH MOVE 'main' TO '{place}', NORECOVERY"
+    );
+    run(&mut session, &begun);
+    let record = run(&mut session, "USE other");
+    assert_eq!(numbers(&record), [927], "{:?}", said(&record));
+    assert_eq!(value(&mut session, "SELECT DB_NAME()"), "master");
 }

@@ -292,3 +292,55 @@ fn cancelled(stage: &Stage) -> Duration {
     assert!(record.messages().any(|m| m.is_error()));
     late
 }
+
+#[test]
+fn findings_are_rows_where_a_table_is_wanted() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let wanted = "DBCC CHECKDB (shop) WITH TABLERESULTS, NO_INFOMSGS";
+    let sound = run(&mut session, "DBCC CHECKDB (shop) WITH TABLERESULTS");
+    assert_eq!(numbers(&sound), [2528]);
+    let errors: Vec<String> = common::rows(&sound)
+        .iter()
+        .map(|row| row[0].clone())
+        .collect();
+    assert_eq!(errors, ["2536", "8989"]);
+    damage(&stage.path("shop.db"));
+    let found = run(&mut session, wanted);
+    assert!(numbers(&found).is_empty(), "{:?}", said(&found));
+    let rows = common::rows(&found);
+    assert!(
+        rows.len() > 1 && rows.iter().all(|row| row.len() == 23),
+        "{rows:?}"
+    );
+    assert!(rows[0][3].contains("found damage"), "{rows:?}");
+    assert_eq!(rows.last().unwrap()[0], "8989");
+    let kept = "CREATE TABLE #f (Error int, Level int, State int, MessageText nvarchar(max), RepairLevel nvarchar(99), Status int,
+         DbId int, DbFragId int, ObjectId int, IndexId int, PartitionId bigint, AllocUnitId bigint, RidDbId int, RidPruId int,
+         [File] int, Page int, Slot int, RefDbId int, RefPruId int, RefFile int, RefPage int, RefSlot int, Allocation int)
+         INSERT #f EXEC ('DBCC CHECKDB (shop) WITH TABLERESULTS, NO_INFOMSGS')
+         SELECT COUNT(*) FROM #f WHERE Level = 16 AND DbId = DB_ID('shop')";
+    assert_ne!(value(&mut session, kept), "0");
+}
+
+/// Goal: the time of the last good check is that of the present database, and 1900 where none is known.
+#[test]
+fn the_last_good_check_is_told() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let last = "SELECT DATEDIFF(day, CAST(DATABASEPROPERTYEX('shop', 'LastGoodCheckDbTime') AS datetime), GETDATE())";
+    let never = |shown: String| shown.parse::<i64>().unwrap() > 40_000;
+    assert!(never(value(&mut session, last)));
+    run(&mut session, "DBCC CHECKDB (shop)");
+    assert_eq!(value(&mut session, last), "0");
+    // Another session finds it in the history.
+    assert_eq!(value(&mut stage.session(), last), "0");
+    damage(&stage.path("shop.db"));
+    run(&mut session, "DBCC CHECKDB (shop)");
+    assert_eq!(value(&mut session, last), "0", "the last good one counts");
+    // Another file with this name was never checked.
+    let other = stage.path("other.db");
+    std::fs::copy(stage.path("shop.db"), &other).unwrap();
+    std::fs::rename(&other, stage.path("shop.db")).unwrap();
+    assert!(never(value(&mut session, last)));
+}

@@ -333,3 +333,25 @@ fn a_limit_of_rows_holds_for_cursors_with_fixed_rows() {
     let open = format!("SET ROWCOUNT 2; DECLARE c CURSOR LOCAL FOR SELECT n FROM {T}; OPEN c");
     assert_eq!(numbers(&run(&mut session, &open)), [50002]);
 }
+
+/// Goal: a cursor never takes one column's values for another's after ALTER TABLE.
+#[test]
+fn a_cursor_whose_table_has_another_definition_does_not_open() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    for table in ["dbo.kept", "#own"] {
+        let script = format!(
+            "CREATE TABLE {table} (a int, b int, c int); INSERT {table} VALUES (1, 2, 3);
+             DECLARE c CURSOR FOR SELECT b FROM {table}"
+        );
+        assert_eq!(said(&run(&mut session, &script)), [""; 0]);
+        let moved =
+            format!("ALTER TABLE {table} DROP COLUMN a; ALTER TABLE {table} ADD d int NULL");
+        assert_eq!(said(&run(&mut session, &moved)), [""; 0]);
+        assert_eq!(numbers(&run(&mut session, "OPEN c")), [16943], "{table}");
+        let again = format!(
+            "DEALLOCATE c; DECLARE c CURSOR FOR SELECT b FROM {table}; OPEN c; DECLARE @b int; FETCH c INTO @b; DEALLOCATE c; SELECT @b"
+        );
+        assert_eq!(value(&mut session, &again), "2", "{table}");
+    }
+}

@@ -354,3 +354,54 @@ fn a_moment_of_backup_and_of_its_history_is_read_in_the_order() {
     assert_eq!(numbers(&record), [4035, 3014]);
     assert_eq!(value(&mut session, kept), "2099-01-02");
 }
+
+/// Goal: a part that a type has not is an error, not a default; literals have all.
+#[test]
+fn parts_that_a_type_has_not_are_refused() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let declared = "DECLARE @d date = '20240101', @t time = '10:00', @at datetime = '20240101 10:00', @two datetime2 = '20240101 10:00';";
+    for (expression, expected) in [
+        (
+            "DATEPART(hour, @d)",
+            Err(
+                "9810 The datepart hour is not supported by date function datepart for data type date.",
+            ),
+        ),
+        (
+            "DATENAME(hh, @d)",
+            Err(
+                "9810 The datepart hh is not supported by date function datename for data type date.",
+            ),
+        ),
+        (
+            "YEAR(@t)",
+            Err(
+                "9810 The datepart year is not supported by date function datepart for data type time.",
+            ),
+        ),
+        (
+            "DATEPART(tz, @at)",
+            Err(
+                "9810 The datepart tz is not supported by date function datepart for data type datetime.",
+            ),
+        ),
+        ("DATEPART(tz, @two)", Ok("0")),
+        ("DATEPART(hour, '2024-01-01')", Ok("0")),
+        ("DATEPART(year, '10:00')", Ok("1900")),
+        ("DATEPART(hour, @t)", Ok("10")),
+        ("MONTH(@d)", Ok("1")),
+        (
+            "DATEPART(hour, CAST(@at AS date))",
+            Err(
+                "9810 The datepart hour is not supported by date function datepart for data type date.",
+            ),
+        ),
+    ] {
+        let record = run(&mut session, &format!("{declared} SELECT {expression}"));
+        match expected {
+            Ok(shown) => assert_eq!(rows(&record), [[shown]], "{expression}"),
+            Err(text) => assert_eq!(said(&record), [text], "{expression}"),
+        }
+    }
+}

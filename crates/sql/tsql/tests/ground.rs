@@ -250,13 +250,14 @@ fn files_are_not_restored_into_a_postgresql_data_directory() {
 fn a_restore_elsewhere_does_not_redirect_later_backups() {
     let stage = Stage::new();
     let mut session = stage.session();
+    fs::create_dir(stage.path("test")).unwrap();
     run(&mut session, "BACKUP DATABASE shop TO DISK = 'a.bak'");
     let test = run(
         &mut session,
         "RESTORE DATABASE shop FROM DISK = 'a.bak' WITH MOVE 'shop.db' TO 'test/t.db'",
     );
     assert_eq!(numbers(&test), [50003, 4035, 3014], "{:?}", said(&test));
-    let place = "SELECT f.physical_name FROM sys.master_files f JOIN sys.databases d ON d.database_id = f.database_id WHERE d.name = 'shop'";
+    let place = "SELECT f.physical_name FROM sys.master_files f JOIN sys.databases d ON d.database_id = f.database_id WHERE d.name = 'shop' AND f.type = 0";
     let shop = stage.path("shop.db").display().to_string();
     assert_eq!(value(&mut session, place), shop);
     // A database that is not in the configuration is at the path of its last restore.

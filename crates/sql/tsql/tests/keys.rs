@@ -304,6 +304,38 @@ fn openssls_certificates_and_keys_are_taken() {
 }
 
 #[test]
+fn one_stripe_of_an_encrypted_set_tells_of_it_and_names_its_files_with_the_key() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    master(&mut session);
+    ok(&mut session, "CREATE CERTIFICATE c WITH SUBJECT = 's'");
+    ok(
+        &mut session,
+        &BACKUP.replace("DISK = 'a.bak'", "DISK = 'a.bak', DISK = 'b.bak'"),
+    );
+    for stripe in ["a.bak", "b.bak"] {
+        let header = run(
+            &mut session,
+            &format!("RESTORE HEADERONLY FROM DISK = '{stripe}'"),
+        );
+        let at = header.columns().iter();
+        let at = at.clone().position(|c| c.name == "EncryptorThumbprint");
+        assert_ne!(common::rows(&header)[0][at.unwrap()], "NULL");
+        let list = format!("RESTORE FILELISTONLY FROM DISK = '{stripe}'");
+        assert_eq!(common::rows(&run(&mut session, &list))[0][0], "shop.db");
+    }
+    ok(&mut session, "DROP CERTIFICATE c");
+    // A stripe without blocks has nothing that is closed.
+    let closed = ["a.bak", "b.bak"].map(|stripe| {
+        let list = format!("RESTORE FILELISTONLY FROM DISK = '{stripe}'");
+        numbers(&run(&mut session, &list))
+    });
+    assert!(closed.contains(&vec![33111, 3013]), "{closed:?}");
+    let header = run(&mut session, "RESTORE HEADERONLY FROM DISK = 'b.bak'");
+    assert_eq!(common::rows(&header).len(), 1);
+}
+
+#[test]
 fn expired_certificates_open_and_encrypt_nothing() {
     let stage = Stage::new();
     let mut session = stage.session();
@@ -428,7 +460,10 @@ fn the_master_key_opens_by_its_passwords_and_by_the_service_key() {
     );
     let sealed = "SELECT name, is_master_key_encrypted_by_server FROM sys.databases ORDER BY name";
     let sealed_now = |session: &mut Session| rows(&run(session, sealed));
-    assert_eq!(sealed_now(&mut session), [["master", "0"], ["shop", "0"]]);
+    assert_eq!(
+        sealed_now(&mut session),
+        [["master", "0"], ["shop", "0"], ["tempdb", "0"]]
+    );
     let verify = "RESTORE VERIFYONLY FROM DISK = 'a.bak'";
     assert_eq!(fails(&mut session, verify), [15581, 3013]);
     // It encrypts without its key.
@@ -456,7 +491,10 @@ fn the_master_key_opens_by_its_passwords_and_by_the_service_key() {
         "ALTER MASTER KEY ADD ENCRYPTION BY SERVICE MASTER KEY",
     );
     ok(&mut stage.session(), verify);
-    assert_eq!(sealed_now(&mut other), [["master", "1"], ["shop", "0"]]);
+    assert_eq!(
+        sealed_now(&mut other),
+        [["master", "1"], ["shop", "0"], ["tempdb", "0"]]
+    );
     ok(
         &mut other,
         "ALTER MASTER KEY REGENERATE WITH ENCRYPTION BY PASSWORD = 'the third one'",

@@ -884,3 +884,85 @@ fn newid_has_one_value_in_a_row() {
                   SELECT COUNT(*) FROM @t t JOIN @o o ON o.id = t.id";
     assert_eq!(value(&mut session, merged), "3");
 }
+
+#[test]
+fn texts_have_no_more_characters_than_their_types() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let declared = "DECLARE @v varchar(8000) = REPLICATE('x', 8000), @n nvarchar(4000) = REPLICATE(N'n', 4000),
+                    @m varchar(max) = 'm'; ";
+    let large =
+        "SELECT LEN(STRING_AGG(CAST(v AS varchar(max)), ',')) FROM (VALUES (@v), (@v)) t(v)";
+    for (query, expected) in [
+        ("SELECT LEN(@v + 'yy')", "8000"),
+        ("SELECT LEN(CONCAT(@v, @v))", "8000"),
+        ("SELECT LEN(CONCAT_WS('-', @v, @v))", "8000"),
+        ("SELECT LEN(REPLACE(@v, 'x', 'yy'))", "8000"),
+        ("SELECT LEN(N'SELECT ' + @n + N' FROM ' + @n)", "4000"),
+        ("SELECT LEN(@v + @n)", "4000"),
+        ("SELECT LEN(@m + @v + @v)", "16001"),
+        ("SELECT LEN(@v + @v + @m)", "8001"),
+        ("SELECT LEN('a' + 'b'), LEN(CONCAT('a', 1, NULL))", "2|2"),
+        (
+            "SELECT @v + 'yy' AS x INTO #z; SELECT LEN(x) FROM #z",
+            "8000",
+        ),
+        (large, "16001"),
+        (
+            "SELECT STRING_AGG(v, ',') FROM (VALUES ('a'), ('b')) t(v)",
+            "a,b",
+        ),
+    ] {
+        let query = format!("{declared}{query}");
+        assert_eq!(value(&mut session, &query), expected, "{query}");
+    }
+    let long = format!("{declared}SELECT STRING_AGG(v, ',') FROM (VALUES (@v), (@v)) t(v)");
+    assert_eq!(numbers(&run(&mut session, &long)), [9829]);
+    let assigned = format!("{declared}SET @m = @v + 'y'; PRINT LEN(@m)");
+    assert_eq!(said(&run(&mut session, &assigned)), ["0 8000"]);
+}
+
+#[test]
+fn operators_and_roots_refuse_what_sql_server_refuses() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    for (query, number) in [
+        ("SELECT SQRT(-1)", 3623),
+        ("SELECT -'3'", 8117),
+        ("SELECT CAST(1 AS bit) + CAST(1 AS bit)", 402),
+    ] {
+        assert_eq!(numbers(&run(&mut session, query)), [number], "{query}");
+    }
+    let right =
+        "SELECT SQRT(4), CAST(1 AS bit) & CAST(1 AS bit), CAST(1 AS bit) + 1, -CAST('3' AS int)";
+    assert_eq!(value(&mut session, right), "2|1|2|-3");
+}
+
+#[test]
+fn a_recursion_has_several_queries_that_name_it() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let query = "WITH C AS (SELECT 1 AS n UNION ALL SELECT n + 2 FROM C WHERE n < 5
+                 UNION ALL SELECT n + 10 FROM C WHERE n < 3)
+                 SELECT COUNT(*), MIN(n), MAX(n), SUM(n) FROM C";
+    // 1, 3 and 5 by twos, and 11 from the first.
+    assert_eq!(value(&mut session, query), "4|1|11|20");
+    let anchors =
+        "WITH C AS (SELECT 1 AS n UNION ALL SELECT 2 UNION ALL SELECT n + 10 FROM C WHERE n < 3)
+                   SELECT COUNT(*), SUM(n) FROM C";
+    assert_eq!(value(&mut session, anchors), "4|26");
+    let endless =
+        "WITH C AS (SELECT 1 AS n UNION ALL SELECT n FROM C WHERE n > 1 UNION ALL SELECT n FROM C)
+                   SELECT COUNT(*) FROM C";
+    assert_eq!(numbers(&run(&mut session, endless)), [530]);
+}
+
+#[test]
+fn users_without_a_login_are_asked_for_by_their_sid() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let orphans = "SELECT p.name FROM sys.database_principals p WHERE p.type = 'S' AND p.sid IS NOT NULL
+                   AND p.sid NOT IN (SELECT sid FROM sys.server_principals) AND p.authentication_type_desc = 'INSTANCE'";
+    let record = run(&mut session, orphans);
+    assert_eq!(numbers(&record), [0; 0], "{:?}", said(&record));
+}

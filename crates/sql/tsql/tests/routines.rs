@@ -7,6 +7,7 @@
 mod common;
 
 use common::{Stage, numbers, rows, run, said, value};
+use longshore_tsql::Session;
 
 #[test]
 fn arguments_are_bound_by_position_and_by_name_and_outputs_come_back() {
@@ -47,7 +48,7 @@ fn arguments_are_bound_by_position_and_by_name_and_outputs_come_back() {
         ),
         (
             "EXEC p 'x'",
-            "245 Conversion failed when converting the nvarchar value 'x' to data type int.",
+            "8114 Error converting data type varchar to int.",
         ),
         (
             "EXEC nowhere",
@@ -124,7 +125,7 @@ fn creating_altering_and_dropping_follow_what_is_there() {
         ("CREATE PROC other.q AS SELECT 1", vec![2760]),
         ("CREATE PROC master.dbo.q AS SELECT 1", vec![166]),
         ("CREATE PROC q @a int, @A int AS SELECT 1", vec![134]),
-        ("CREATE PROC q @a nothing AS SELECT 1", vec![208]),
+        ("CREATE PROC q @a nothing AS SELECT 1", vec![2715]),
         ("CREATE PROC q AS SELECT @b", vec![137]),
         ("CREATE PROC q AS GOTO nowhere", vec![133]),
         // Names of tables are looked up when it runs.
@@ -232,11 +233,14 @@ fn errors_in_a_procedure_have_its_name_and_its_lines() {
     );
     let record = run(&mut session, "\nEXEC fails");
     let error = record.messages().find(|m| m.number == 50_000).unwrap();
-    assert_eq!((error.line, error.procedure.as_deref()), (3, Some("fails")));
+    assert_eq!(
+        (error.line, error.procedure.as_deref()),
+        (3, Some("dbo.fails"))
+    );
     assert_eq!(said(&record), ["0 a", "50000 no", "0 b"]);
     let caught = "BEGIN TRY EXEC fails END TRY BEGIN CATCH SELECT ERROR_PROCEDURE(), ERROR_LINE(), ERROR_MESSAGE() END CATCH";
     let record = run(&mut session, caught);
-    assert_eq!(rows(&record), [["fails", "3", "no"]]);
+    assert_eq!(rows(&record), [["dbo.fails", "3", "no"]]);
     let status = "DECLARE @r int; EXEC @r = fails; SELECT @r";
     assert_eq!(rows(&run(&mut session, status)), [["1"]]);
     run(&mut session, "CREATE PROC opens AS BEGIN TRAN");
@@ -324,4 +328,41 @@ fn what_a_client_may_create_is_bounded() {
         refused[0].contains("at most 1000 procedures and tables"),
         "{refused:?}"
     );
+}
+
+#[test]
+fn a_call_that_cannot_begin_says_so_in_the_name_of_its_procedure() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    run(
+        &mut session,
+        "CREATE PROCEDURE #p @a int, @d datetime = NULL AS SELECT @a",
+    );
+    let call = |session: &mut Session, batch: &str| {
+        let record = run(session, batch);
+        let last = record.messages().last().cloned().unwrap();
+        (
+            last.number,
+            last.state,
+            last.procedure,
+            last.line,
+            last.text,
+        )
+    };
+    let in_p =
+        |number, state, text: &str| (number, state, Some("#p".to_owned()), 0, text.to_owned());
+    let text = "Error converting data type varchar to int.";
+    assert_eq!(call(&mut session, "\nEXEC #p 'x'"), in_p(8114, 1, text));
+    let text = "Error converting data type nvarchar to datetime.";
+    let batch = "DECLARE @d nvarchar(20) = N'31/31/2024'; EXEC #p 1, @d";
+    assert_eq!(call(&mut session, batch), in_p(8114, 1, text));
+    let (number, _, procedure, line, _) = call(&mut session, "EXEC #p");
+    assert_eq!((number, procedure, line), (201, Some("#p".to_owned()), 0));
+    let caught = "BEGIN TRY EXEC #p END TRY BEGIN CATCH PRINT CONCAT(ERROR_PROCEDURE(), ERROR_LINE()) END CATCH";
+    assert_eq!(said(&run(&mut session, caught)), ["0 #p0"]);
+    // A statement inside has its own line.
+    run(&mut session, "CREATE PROCEDURE #q AS\n\nSELECT 1/0");
+    let record = run(&mut session, "PRINT ''\n\n\n\nEXEC #q");
+    let last = record.messages().last().unwrap();
+    assert_eq!((last.number, last.line), (8134, 3));
 }

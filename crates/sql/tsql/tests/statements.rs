@@ -154,6 +154,230 @@ fn media_say_of_themselves_what_was_written() {
 }
 
 #[test]
+fn any_one_stripe_tells_of_all_sets_and_of_the_files_it_knows() {
+    let mut stage = Stage::new();
+    std::fs::create_dir(stage.path("tree")).unwrap();
+    for i in 0..6 {
+        std::fs::write(stage.path(&format!("tree/f{i}")), b"one block has all").unwrap();
+    }
+    let tree = longshore_pipeline::SourceSpec::Files(vec![stage.path("tree")]);
+    stage.more.push(("tree", tree));
+    let mut session = stage.session();
+    let all = "DISK = '1.bak', DISK = '2.bak', DISK = '3.bak'";
+    for (database, with) in [("shop", "FORMAT, NAME = 'one'"), ("tree", "NAME = 'two'")] {
+        let done = run(
+            &mut session,
+            &format!("BACKUP DATABASE {database} TO {all} WITH {with}"),
+        );
+        assert!(numbers(&done).contains(&3014), "{:?}", said(&done));
+    }
+    let headers = common::rows(&run(
+        &mut session,
+        &format!("RESTORE HEADERONLY FROM {all}"),
+    ));
+    assert_eq!(headers.len(), 2);
+    let (mut sizes, mut counts) = (Vec::new(), Vec::new());
+    for stripe in ["1.bak", "2.bak", "3.bak"] {
+        let of = |session: &mut longshore_tsql::Session, what: &str| {
+            run(
+                session,
+                &format!("RESTORE {what} FROM DISK = '{stripe}' WITH FILE = 2"),
+            )
+        };
+        let header = run(
+            &mut session,
+            &format!("RESTORE HEADERONLY FROM DISK = '{stripe}'"),
+        );
+        assert_eq!(common::rows(&header), headers, "{stripe}");
+        // The only file of a database is known wherever its blocks are.
+        let list = run(
+            &mut session,
+            &format!("RESTORE FILELISTONLY FROM DISK = '{stripe}'"),
+        );
+        assert_eq!(numbers(&list), [0u32; 0], "{:?}", said(&list));
+        let row = common::rows(&list).remove(0);
+        sizes.push((row[0].clone(), row[4].clone(), row[12].clone()));
+        let list = of(&mut session, "FILELISTONLY");
+        let rows = common::rows(&list);
+        counts.push(rows.len());
+        assert!(rows.iter().all(|row| row[12] == "NULL"), "{rows:?}");
+        let lacks = said(&list).concat();
+        match rows.len() {
+            6 => assert_eq!(lacks, ""),
+            n => assert!(
+                lacks.contains(&format!(
+                    "{} of the 6 files of the set are not listed",
+                    6 - n
+                )),
+                "{lacks}"
+            ),
+        }
+        for whole in ["VERIFYONLY", "DATABASE again"] {
+            assert_eq!(numbers(&of(&mut session, whole))[0], 3132, "{whole}");
+        }
+    }
+    let size = std::fs::metadata(stage.path("shop.db")).unwrap().len();
+    let meant = ("shop.db".to_owned(), size.to_string(), size.to_string());
+    assert_eq!(sizes, [meant.clone(), meant.clone(), meant]);
+    counts.sort_unstable();
+    assert_eq!(counts, [0, 0, 6]);
+    run(
+        &mut session,
+        "BACKUP DATABASE shop TO DISK = 'x.bak' WITH FORMAT",
+    );
+    let mixed = "RESTORE HEADERONLY FROM DISK = '1.bak', DISK = 'x.bak'";
+    assert_eq!(numbers(&run(&mut session, mixed))[0], 3258);
+    let twice = "RESTORE FILELISTONLY FROM DISK = '1.bak', DISK = '1.bak'";
+    assert_eq!(numbers(&run(&mut session, twice))[0], 3227);
+}
+
+#[test]
+fn mirrors_have_the_same_bytes_and_stand_for_one_another_in_every_statement() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let done = run(
+        &mut session,
+        "BACKUP DATABASE shop TO DISK = 'a1.bak', DISK = 'a2.bak' MIRROR TO DISK = 'b1.bak', DISK = 'b2.bak' \
+         MIRROR TO DISK = 'c1.bak', DISK = 'c2.bak' WITH FORMAT, NAME = 'three'",
+    );
+    assert_eq!(numbers(&done).last(), Some(&3014), "{:?}", said(&done));
+    let bytes = |name: &str| std::fs::read(stage.path(name)).unwrap();
+    for mirror in ["b", "c"] {
+        for family in [1, 2] {
+            let (one, other) = (format!("a{family}.bak"), format!("{mirror}{family}.bak"));
+            assert!(bytes(&one) == bytes(&other), "{other}");
+        }
+    }
+    let families = run(
+        &mut session,
+        "SELECT f.family_sequence_number, f.mirror, RIGHT(f.physical_device_name, 6), m.mirror_count, m.media_family_count, \
+         COUNT(*) OVER (PARTITION BY f.media_family_id) FROM msdb.dbo.backupmediafamily f \
+         JOIN msdb.dbo.backupmediaset m ON m.media_set_id = f.media_set_id ORDER BY 2, 1",
+    );
+    let row = |family: &str, mirror: &str, name: &str| {
+        [family, mirror, name, "3", "2", "3"]
+            .map(str::to_owned)
+            .to_vec()
+    };
+    let meant: Vec<_> = [("0", "a"), ("1", "b"), ("2", "c")]
+        .iter()
+        .flat_map(|(n, name)| {
+            [
+                row("1", n, &format!("{name}1.bak")),
+                row("2", n, &format!("{name}2.bak")),
+            ]
+        })
+        .collect();
+    assert_eq!(rows(&families), meant);
+    let label = run(&mut session, "RESTORE LABELONLY FROM DISK = 'c2.bak'");
+    let at = label
+        .columns()
+        .iter()
+        .position(|c| c.name == "Mirror_Count");
+    assert_eq!(rows(&label)[0][at.unwrap()], "3");
+    for lost in ["a1.bak", "b2.bak", "c2.bak"] {
+        std::fs::remove_file(stage.path(lost)).unwrap();
+    }
+    let mixed = "DISK = 'c1.bak', DISK = 'a2.bak'";
+    let header = run(&mut session, &format!("RESTORE HEADERONLY FROM {mixed}"));
+    assert_eq!(rows(&header)[0][0], "three");
+    let verified = run(&mut session, &format!("RESTORE VERIFYONLY FROM {mixed}"));
+    assert_eq!(numbers(&verified), [3262], "{:?}", said(&verified));
+    let to = stage.path("again.db");
+    let restored = run(
+        &mut session,
+        &format!(
+            "RESTORE DATABASE again FROM {mixed} WITH MOVE 'shop.db' TO '{}'",
+            to.display()
+        ),
+    );
+    assert_eq!(
+        numbers(&restored).last(),
+        Some(&3014),
+        "{:?}",
+        said(&restored)
+    );
+    // Two stripes of one family are none of the other.
+    let twice = "RESTORE VERIFYONLY FROM DISK = 'b1.bak', DISK = 'c1.bak'";
+    assert_eq!(numbers(&run(&mut session, twice))[0], 3227);
+}
+
+#[test]
+fn a_mirror_that_fails_or_does_not_fit_fails_the_backup_and_leaves_nothing() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    std::fs::create_dir(stage.path("taken.bak")).unwrap();
+    for (mirrors, with, number) in [
+        (
+            "MIRROR TO DISK = 'b1.bak', DISK = 'taken.bak'",
+            "FORMAT",
+            3201,
+        ),
+        (
+            "MIRROR TO DISK = 'b1.bak', DISK = 'shop.db'",
+            "FORMAT",
+            3201,
+        ),
+        ("MIRROR TO DISK = 'b1.bak', DISK = 'a2.bak'", "FORMAT", 3227),
+        ("MIRROR TO DISK = 'b1.bak'", "FORMAT", 3010),
+        ("MIRROR TO DISK = 'b1.bak', DISK = 'b2.bak'", "INIT", 50000),
+        (
+            "MIRROR TO DISK = 'b1.bak', DISK = 'b2.bak'",
+            "FORMAT, PARITY = 1",
+            50000,
+        ),
+        (
+            "MIRROR TO DISK = 'b1.bak', URL = 's3://x/y'",
+            "FORMAT",
+            3011,
+        ),
+    ] {
+        let batch = format!(
+            "BACKUP DATABASE shop TO DISK = 'a1.bak', DISK = 'a2.bak' {mirrors} WITH {with}"
+        );
+        let failed = run(&mut session, &batch);
+        assert_eq!(numbers(&failed)[0], number, "{batch}: {:?}", said(&failed));
+        for name in ["a1.bak", "a2.bak", "b1.bak", "b2.bak"] {
+            assert!(!stage.path(name).exists(), "{batch}: {name}");
+        }
+    }
+    let four = (0..5)
+        .map(|n| format!("DISK = '{n}.bak'"))
+        .collect::<Vec<_>>();
+    let batch = format!(
+        "BACKUP DATABASE shop TO {} WITH FORMAT",
+        four.join(" MIRROR TO ")
+    );
+    assert_eq!(numbers(&run(&mut session, &batch))[0], 50000);
+}
+
+#[test]
+fn one_of_several_mirrors_is_not_changed_alone() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let format = "BACKUP DATABASE shop TO DISK = 'a.bak' MIRROR TO DISK = 'b.bak' WITH FORMAT";
+    run(&mut session, format);
+    let before = std::fs::read(stage.path("b.bak")).unwrap();
+    for batch in [
+        "BACKUP DATABASE shop TO DISK = 'b.bak'",
+        "BACKUP DATABASE shop TO DISK = 'a.bak' WITH INIT",
+    ] {
+        let refused = run(&mut session, batch);
+        assert_eq!(numbers(&refused), [50000, 3013], "{:?}", said(&refused));
+    }
+    assert!(before == std::fs::read(stage.path("b.bak")).unwrap());
+    let again = run(&mut session, format);
+    assert_eq!(numbers(&again).last(), Some(&3014), "{:?}", said(&again));
+    // A medium of its own is added to as ever.
+    run(
+        &mut session,
+        "BACKUP DATABASE shop TO DISK = 'b.bak' WITH FORMAT",
+    );
+    let more = run(&mut session, "BACKUP DATABASE shop TO DISK = 'b.bak'");
+    assert_eq!(numbers(&more).last(), Some(&3014), "{:?}", said(&more));
+}
+
+#[test]
 fn a_damaged_stripe_is_not_a_valid_backup() {
     let stage = Stage::new();
     let mut session = stage.session();
@@ -519,6 +743,9 @@ fn two_sessions_do_not_restore_one_database_at_once() {
     let server = stage.server();
     let [mut one, mut two] = [(); 2].map(|()| Session::new(server.clone(), common::login()));
     run(&mut one, "BACKUP DATABASE shop TO DISK = 'a.bak'");
+    for directory in ["a", "b", "c"] {
+        std::fs::create_dir(stage.path(directory)).unwrap();
+    }
     let restore = |name: &str, to: &str| {
         format!(
             "RESTORE DATABASE {name} FROM DISK = 'a.bak' WITH REPLACE, MOVE 'shop.db' TO '{to}'"
@@ -800,4 +1027,49 @@ fn history_is_deleted_by_age_and_by_database_and_media_stay() {
     let by_name = "EXEC msdb.dbo.sp_delete_database_backuphistory @database_name = N'SHOP'";
     assert_eq!(said(&mut session, by_name), none);
     assert_eq!(counts(&mut session), "0 0 0 0");
+}
+
+#[test]
+fn a_restore_names_a_directory_that_is_there() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    run(&mut session, "BACKUP DATABASE shop TO DISK = 'a.bak'");
+    let missing = stage.path("nowhere");
+    let restore = format!(
+        "RESTORE DATABASE copied FROM DISK = 'a.bak' WITH MOVE 'shop.db' TO '{}'",
+        missing.join("x.db").display()
+    );
+    let record = run(&mut session, &restore);
+    assert_eq!(
+        numbers(&record),
+        [5133, 3156, 3119, 3013],
+        "{:?}",
+        said(&record)
+    );
+    assert!(!missing.exists());
+    std::fs::create_dir(&missing).unwrap();
+    let record = run(&mut session, &restore);
+    assert_eq!(numbers(&record).last(), Some(&3014), "{:?}", said(&record));
+}
+
+#[test]
+fn rows_about_media_that_a_table_refuses_end_their_statement() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    run(&mut session, "BACKUP DATABASE shop TO DISK = 'a.bak'");
+    run(&mut session, "CREATE TABLE #h (a int)");
+    for (word, ended) in [
+        ("HEADERONLY", "RESTORE HEADERONLY"),
+        ("FILELISTONLY", "RESTORE FILELIST"),
+        ("LABELONLY", "RESTORE LABELONLY"),
+    ] {
+        let batch = format!("INSERT #h EXEC ('RESTORE {word} FROM DISK = ''a.bak''')");
+        let lines = said(&run(&mut session, &batch));
+        let last = format!("3013 {ended} is terminating abnormally.");
+        assert_eq!(lines.last(), Some(&last));
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        let caught =
+            format!("BEGIN TRY {batch} END TRY BEGIN CATCH PRINT ERROR_NUMBER() END CATCH");
+        assert_eq!(said(&run(&mut session, &caught)), ["0 3013"]);
+    }
 }

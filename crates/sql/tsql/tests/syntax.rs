@@ -87,6 +87,8 @@ fn statements_that_the_real_server_accepts_are_accepted_and_printed_without_loss
         "RESTORE DATABASE a PAGE = '1:57' FROM DISK = 'x'",
         "RESTORE DATABASE a FROM DATABASE_SNAPSHOT = 'b'",
         "RESTORE DATABASE a WITH RECOVERY",
+        // A name has what a text would leave out.
+        "p [a\\\nb], [c\\\r\nd]",
         "RESTORE LOG a FROM DISK = 'x' WITH STOPBEFOREMARK = 'lsn:1' AFTER '2026-01-01'",
         "RESTORE DATABASE a FROM DISK = 'x' WITH FILESTREAM (DIRECTORY_NAME = NULL)",
         "BACKUP DATABASE a TO DISK = 'x' WITH COMPRESSION (ALGORITHM = LZ4, LEVEL = -3), PARITY = 2, MAX_RATE = 5",
@@ -343,4 +345,12 @@ fn keys_are_found_by_their_words_and_nothing_else() {
     );
     assert!(Key::find(Verb::Backup, "STAT").is_none());
     assert!(Key::find(Verb::Restore, "COPY_ONLY").is_none());
+}
+
+#[test]
+fn a_word_that_begins_the_next_statement_is_not_what_this_one_changes() {
+    for text in ["DROP\nDROP PROCEDURE x", "CREATE\nPRINT 1"] {
+        assert_eq!(mistake(text).0, 156, "{text}");
+    }
+    assert_eq!(mistake("KILL\nlabel:").0, 102);
 }

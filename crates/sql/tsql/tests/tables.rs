@@ -636,9 +636,20 @@ fn a_statement_begins_again_where_its_table_has_another_definition() {
             });
             for i in 0..rounds {
                 let slow = "( SELECT COUNT(*) FROM GENERATE_SERIES(1, 2000) )";
+                // The rows before have been changed three times each, whichever place their columns have by now.
+                let read = format!(
+                    "DECLARE @n int = (SELECT COUNT(*) FROM t WHERE id < {i} AND price = 6000);
+                    SELECT COUNT(*), @n, {slow} FROM t WHERE id < {i} AND price = 6000"
+                );
+                let read = run(&mut first, &named(&read, table));
+                // An assertion would leave the other session at work for ever.
+                if rows(&read) != [[i.to_string(), i.to_string(), "2000".to_owned()]] {
+                    refused.push(format!("{i}: {:?} {:?}", rows(&read), said(&read)));
+                }
                 let changes = format!(
                     "INSERT t (id, price) SELECT {i}, {slow};
                      UPDATE t SET price += {slow} WHERE id = {i};
+                     SELECT price, {slow} AS n INTO #into FROM t WHERE id = {i}; DROP TABLE #into;
                      MERGE t AS old USING (VALUES ({i})) AS new (id) ON old.id = new.id WHEN MATCHED THEN UPDATE SET price += {slow};
                      INSERT t (id, price) VALUES (-1, 0); DELETE t WHERE id = -1 AND 2000 = {slow}"
                 );
@@ -905,4 +916,131 @@ fn a_computed_column_never_changes_by_itself() {
     let named = "CREATE TABLE #n (zone int, twice AS zone * 2); INSERT #n VALUES (4)";
     assert_eq!(numbers(&run(&mut session, named)), [0; 0]);
     assert_eq!(value(&mut session, "SELECT twice FROM #n"), "8");
+}
+
+#[test]
+fn tables_columns_and_constraints_get_other_names_and_keep_their_rows() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    run(
+        &mut session,
+        "CREATE TABLE dbo.log (id int IDENTITY PRIMARY KEY, word varchar(9) NOT NULL, n int CHECK (n > 0));
+         CREATE INDEX by_word ON dbo.log (word); INSERT dbo.log (word, n) VALUES ('a', 1), ('b', 2)",
+    );
+    let key = "SELECT name FROM sys.key_constraints";
+    let before = value(&mut session, key);
+    for rename in [
+        "EXEC sp_rename 'dbo.log', 'log_old'",
+        "EXEC sp_rename 'dbo.log_old.word', 'text', 'COLUMN'",
+        "EXEC sp_rename N'log_old.by_word', N'by_text', N'INDEX'",
+    ] {
+        assert_eq!(
+            said(&run(&mut session, rename)),
+            [
+                "15477 Caution: Changing any part of an object name could break scripts and stored procedures."
+            ],
+            "{rename}"
+        );
+    }
+    assert_eq!(value(&mut session, key), before);
+    let all = "SELECT STRING_AGG(CONCAT(id, text, n), ',') FROM dbo.log_old";
+    assert_eq!(value(&mut session, all), "1a1,2b2");
+    // A restart reads the same.
+    let mut session = stage.session();
+    run(&mut session, "INSERT dbo.log_old (text, n) VALUES ('c', 3)");
+    assert_eq!(value(&mut session, all), "1a1,2b2,3c3");
+    let index = "SELECT name FROM sys.indexes WHERE name LIKE 'by%'";
+    assert_eq!(value(&mut session, index), "by_text");
+    run(&mut session, "CREATE PROC dbo.tell AS SELECT 1");
+    let code = format!("EXEC sp_rename '{before}', 'pk_log'");
+    run(&mut session, &code);
+    assert_eq!(value(&mut session, key), "pk_log");
+    for (rename, number) in [
+        ("EXEC sp_rename 'nothing', 'x'", 15225),
+        ("EXEC sp_rename 'log_old.nothing', 'x', 'COLUMN'", 15248),
+        ("EXEC sp_rename 'log_old', 'x', 'SHELF'", 15249),
+        ("EXEC sp_rename 'log_old', 'tell'", 15335),
+        ("EXEC sp_rename 'log_old.text', 'n', 'COLUMN'", 15335),
+        ("EXEC sp_rename 'log_old.n', 'm', 'COLUMN'", 15336),
+        ("EXEC sp_rename 'shop', 'x', 'DATABASE'", 50002),
+        ("BEGIN TRAN EXEC sp_rename 'log_old', 'x' ROLLBACK", 226),
+    ] {
+        let record = run(&mut session, rename);
+        assert_eq!(
+            numbers(&record).first(),
+            Some(&number),
+            "{rename}: {:?}",
+            said(&record)
+        );
+    }
+    run(&mut session, "EXEC sp_rename 'dbo.tell', 'told'");
+    assert_eq!(value(&mut session, "EXEC dbo.told"), "1");
+}
+
+#[test]
+fn a_select_into_that_fails_makes_no_table() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    let late = "SELECT CAST(v AS int) AS a INTO # FROM (VALUES (1, '1'), (2, '2'), (3, 'x')) t(n, v) ORDER BY n";
+    for (query, number) in [("SELECT 1/0 AS a INTO #", 8134), (late, 245)] {
+        for name in ["dbo.made", "#made", "##made"] {
+            let query = query.replace('#', name);
+            assert_eq!(numbers(&run(&mut session, &query)), [number], "{query}");
+            let place = match name {
+                "dbo.made" => name.to_owned(),
+                name => format!("tempdb..{name}"),
+            };
+            let there = format!("SELECT COUNT(OBJECT_ID('{place}'))");
+            assert_eq!(value(&mut session, &there), "0", "{query}");
+            let again = format!("SELECT 1 AS a INTO {name}; DROP TABLE {name}");
+            assert_eq!(numbers(&run(&mut session, &again)), [0; 0], "{query}");
+        }
+    }
+    // A table that was there before stays.
+    run(&mut session, "SELECT 7 AS a INTO dbo.made");
+    let twice = run(&mut session, "SELECT 1/0 AS a INTO dbo.made");
+    assert_eq!(numbers(&twice), [2714]);
+    assert_eq!(value(&mut session, "SELECT a FROM dbo.made"), "7");
+}
+
+#[test]
+fn nothing_is_written_in_a_transaction_that_can_only_be_rolled_back() {
+    let stage = Stage::new();
+    let mut session = stage.session();
+    run(&mut session, "CREATE TABLE dbo.told (t varchar(20))");
+    run(&mut session, "CREATE TABLE #own (t varchar(20))");
+    let doomed = |write: &str| {
+        format!(
+            "DECLARE @v TABLE (t varchar(20))
+            BEGIN TRY BEGIN TRAN; DECLARE @i int = 'x' END TRY
+            BEGIN CATCH {write}; PRINT 'goes on'; ROLLBACK END CATCH"
+        )
+    };
+    for write in [
+        "INSERT dbo.told VALUES ('failed')",
+        "INSERT #own VALUES ('failed')",
+        "UPDATE dbo.told SET t = ''",
+        "DELETE #own",
+        "TRUNCATE TABLE #own",
+        "CREATE TABLE #new (a int)",
+        "SELECT 1 AS a INTO #new",
+    ] {
+        let record = run(&mut session, &doomed(write));
+        assert_eq!(numbers(&record)[0], 3930, "{write}: {:?}", said(&record));
+        run(&mut session, "IF @@TRANCOUNT > 0 ROLLBACK");
+    }
+    assert_eq!(value(&mut session, "SELECT COUNT(*) FROM dbo.told"), "0");
+    for write in [
+        "INSERT @v VALUES ('failed'); SELECT COUNT(*) FROM @v",
+        "SELECT COUNT(*) FROM dbo.told",
+    ] {
+        let record = run(&mut session, &doomed(write));
+        assert_eq!(said(&record), ["0 goes on"], "{write}");
+    }
+    // With XACT_ABORT the batch ends there.
+    run(&mut session, "SET XACT_ABORT ON");
+    let batch = "BEGIN TRY BEGIN TRAN; SELECT 1/0 END TRY
+                 BEGIN CATCH INSERT dbo.told VALUES ('failed'); PRINT 'goes on' END CATCH";
+    assert_eq!(numbers(&run(&mut session, batch)), [3930]);
+    assert_eq!(value(&mut session, "SELECT @@TRANCOUNT"), "0");
 }

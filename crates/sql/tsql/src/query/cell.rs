@@ -10,8 +10,8 @@
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
 
-use crate::convert::{PRECISION_MAX, convert, convert_from, parse_date_time, type_of};
-use crate::message::{self, Message};
+use crate::convert::{PRECISION_MAX, convert, convert_from, in_ticks, parse_date_time, type_of};
+use crate::message::{self, Message, OUT_OF_RANGE};
 use crate::value::{Type, Value, date_time_text};
 
 /// A value in SQLite's form. Errors: 8115.
@@ -49,7 +49,7 @@ pub fn kept(value: Value) -> Result<rusqlite::types::Value, Message> {
             }
         },
         Value::Float(n) => Sqlite::Real(n),
-        Value::DateTime(at) => Sqlite::Text(date_time_text(&at)),
+        Value::DateTime(at) => Sqlite::Text(date_time_text(&in_ticks(at).unwrap_or(at))),
         Value::Temporal(at) => Sqlite::Text(at.sortable()),
         Value::Text(text) => Sqlite::Text(text),
         Value::Binary(bytes) => Sqlite::Blob(bytes),
@@ -98,10 +98,18 @@ pub fn typed_value(value: Value, kind: Type) -> Result<Value, Message> {
         }
         (Value::Float(n), kind) => {
             check_whole(*n, kind)?;
-            convert(&value, kind)
+            made(&value, kind)
         }
-        _ => convert(&value, kind),
+        _ => made(&value, kind),
     }
+}
+
+/// A value that an operator has made, in its type. Errors: 8115, without a text of its own.
+fn made(value: &Value, kind: Type) -> Result<Value, Message> {
+    convert(value, kind).map_err(|refused| match refused.number == OUT_OF_RANGE.number {
+        true => message::OVERFLOW.with(&[&kind]),
+        false => refused,
+    })
 }
 
 /// A type by its name as printed by [`Type`].
@@ -130,7 +138,7 @@ pub fn as_kind(value: &Value, of: Type) -> Result<Value, Message> {
             if let Value::Float(n) = value {
                 check_whole(*n, of)?;
             }
-            convert(value, of)
+            made(value, of)
         }
         _ => Ok(value.clone()),
     }

@@ -6,6 +6,7 @@
 //!
 //! Leaves to others: the session itself (`session.rs`), and what a query makes of it (`translate`).
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,11 +16,23 @@ use super::sqlite::{Sqlite, SqliteCache};
 use crate::cursors::Cursors;
 use crate::dates::DateOrder;
 use crate::flow::{Login, Variable};
-use crate::message::Message;
+use crate::message::{self, Message};
 use crate::server::{Server, SessionKey};
-use crate::syntax::Language;
+use crate::syntax::{Heed, Language};
 use crate::tables::SessionTables;
 use crate::variables::Variables;
+
+/// How often a query is translated because another session changes the definitions of its tables.
+const TRIES_MAX: usize = 50;
+
+/// Findings of a translation that nobody runs: of one before the batch runs, when no variable has its value.
+#[derive(Debug, Default)]
+pub(crate) struct Compiling {
+    /// It asked for the value of a variable, which a type may depend on.
+    pub is_unsure: Cell<bool>,
+    /// It names something of the server's own, which may have more columns in SQL Server.
+    pub names_own: Cell<bool>,
+}
 
 /// A session's state, lent for one query.
 #[derive(Clone, Copy)]
@@ -60,6 +73,8 @@ pub(crate) struct QueryContext<'a> {
     pub tracks_rows: bool,
     /// Whether only the columns of the query are asked for, for a view about columns.
     pub describes: bool,
+    /// The translation is one before the batch runs: no rows are made for it, and no query runs.
+    pub compiling: Option<&'a Compiling>,
     pub place: BatchPlace,
     pub cancel: &'a Arc<AtomicBool>,
     pub sqlite_cache: &'a SqliteCache,
@@ -73,14 +88,40 @@ impl<'a> QueryContext<'a> {
         self.variables.declared(name)
     }
 
+    /// Notes that this translation names something of the server's own.
+    pub fn names_own(&self) {
+        if let Some(compiling) = self.compiling {
+            compiling.names_own.set(true);
+        }
+    }
+
     pub fn is_cancelled(&self) -> bool {
         self.cancel.load(Ordering::Relaxed)
     }
 
     /// A database in memory with the rows that a plan reads.
     pub fn sqlite(&self, plan: &QueryPlan) -> Result<Box<Sqlite>, Message> {
+        self.sqlite_cache.notices().begin(Heed::of(self.options));
         self.sqlite_cache
             .take(self.server, self.tables, self.cancel, plan)
+    }
+
+    /// A plan, and the database with the rows that it reads: made again while another session changes the definition of a
+    /// table of it.
+    pub fn planned(
+        &self,
+        mut plan: impl FnMut() -> Result<QueryPlan, Message>,
+    ) -> Result<(QueryPlan, Box<Sqlite>), Message> {
+        let mut tries = 1..TRIES_MAX;
+        loop {
+            let plan = plan()?;
+            match self.sqlite(&plan) {
+                Err(refused)
+                    if refused.number == message::DEFINITION_CHANGED.number
+                        && tries.next().is_some() => {}
+                opened => return opened.map(|sqlite| (plan, sqlite)),
+            }
+        }
     }
 
     /// Keeps a database that was opened for this plan for the next query, if it may.

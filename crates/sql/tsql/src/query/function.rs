@@ -4,8 +4,8 @@
 //!
 //! Invariants
 //! - Each call checks the cancel flag first, and refuses arguments that are too large in total.
-//! - The functions of the table depend on their arguments alone. Only `ts_variable` and `ts_assign` have a state, and
-//!   SQLite is told so.
+//! - The functions of the table depend on their arguments alone, and on what SET lets pass. Only `ts_variable`, `ts_assign`
+//!   and `ts_heed`, which notices NULLs, have a state, and SQLite is told so.
 //! - REPLICATE refuses a result that is larger than a value may be, before it makes all of it.
 //! - A failure is one of SQL Server's messages.
 //!
@@ -26,7 +26,7 @@ use super::collated::{folded, mapped};
 use super::like::like;
 use super::moment::{self, DatePart};
 use super::plan::UsedFunction;
-use super::{collated, instants, json, markup, packed, texts, xml};
+use super::{collated, formats, instants, json, markup, packed, texts, xml};
 use crate::convert::{
     convert, convert_from, convert_styled, narrow, parse_decimal, parse_moment, shortest,
 };
@@ -34,7 +34,8 @@ use crate::dates::{DateOrder, reordered};
 use crate::flow::Variable;
 use crate::format::{OF_FORMATMESSAGE, formatted};
 use crate::message::{self, Message};
-use crate::value::{DateTime, Decimal, SCALE_MAX, Temporal, Type, Value};
+use crate::notices::Notices;
+use crate::value::{DateTime, Decimal, SCALE_MAX, Temporal, Type, Value, offset_text};
 use crate::variables::{Sum, VALUE_MAX, bytes, too_much};
 
 type Result<T> = std::result::Result<T, Message>;
@@ -65,6 +66,7 @@ const FUNCTIONS: &[(&str, i32, Run)] = &[
     ("ts_datepart_first", 3, date_part_of_week),
     ("ts_datename", 2, date_name),
     ("ts_eomonth", -1, end_of_month),
+    ("ts_joined_binary", 3, texts::joined_binary),
     ("ts_len", 1, len),
     ("ts_datalength", 2, data_length),
     ("ts_upper", 1, upper),
@@ -102,7 +104,7 @@ const FUNCTIONS: &[(&str, i32, Run)] = &[
     ("ts_soundex", 1, texts::soundex),
     ("ts_difference", 2, texts::difference),
     ("ts_datefromparts", 3, texts::date_from_parts),
-    ("ts_format", 3, texts::format),
+    ("ts_format", 3, formats::format),
     ("ts_level", 2, texts::next_level),
     ("ts_unicode", 1, unicode),
     ("ts_square", 1, square),
@@ -141,10 +143,12 @@ const FUNCTIONS: &[(&str, i32, Run)] = &[
     ("ts_with_offset", 4, instants::with_offset),
     ("ts_at_time_zone", 3, instants::in_zone),
     ("ts_offset", 1, offset_minutes),
+    ("ts_offset_name", 1, offset_name),
     ("ts_rows", 2, row_count),
     ("ts_top", 1, top_count),
     ("ts_percent", 1, top_percent),
     ("ts_series", 3, texts::series),
+    ("ts_aggregated", 2, aggregated),
 ];
 
 /// The code of a function of ours.
@@ -167,17 +171,23 @@ pub fn register(
     refusal: &Arc<Mutex<Option<Message>>>,
     cancel: &Arc<AtomicBool>,
     steps: &StepVariables,
+    notices: &Arc<Notices>,
 ) -> rusqlite::Result<()> {
     let add = |name: &str, count: i32, flags, run: Box<Step>| {
         let (refusal, cancel) = (refusal.clone(), cancel.clone());
+        let notices = notices.clone();
         let flags = FunctionFlags::SQLITE_UTF8 | flags;
         db.create_scalar_function(name, count, flags, move |context| {
             let values = match cancel.load(Seen::Relaxed) {
                 true => Err(message::ABORTED.plain()),
                 false => arguments(context),
             };
-            let value = values.and_then(|values| run(&values));
-            value.and_then(kept).map_err(|message| {
+            let value = values.and_then(|values| run(&values)).and_then(kept);
+            let value = value.or_else(|message| match notices.lets_pass(&message) {
+                true => kept(Value::Null),
+                false => Err(message),
+            });
+            value.map_err(|message| {
                 let text = message.text.clone();
                 *refusal.lock() = Some(message);
                 rusqlite::Error::UserFunctionError(text.into())
@@ -195,6 +205,14 @@ pub fn register(
     add("ts_variable", 1, never, Box::new(variable))?;
     let guid = |_: &[Value]| super::cell::stored(Value::Guid(uuid::Uuid::new_v4()));
     add("ts_newid", 0, never, Box::new(guid))?;
+    let noticed = notices.clone();
+    let heed = move |values: &[Value]| {
+        if values[0].is_null() {
+            noticed.null_left_out();
+        }
+        Ok(values[0].clone())
+    };
+    add("ts_heed", 1, never, Box::new(heed))?;
     let assign = move |values: &[Value]| {
         let from = kind(&values[2]);
         let value = as_kind(&values[1], from)?;
@@ -563,6 +581,17 @@ fn date_name(arguments: &[Value]) -> Result<Value> {
     })
 }
 
+/// DATENAME of the offset. Arguments: the moment.
+fn offset_name(arguments: &[Value]) -> Result<Value> {
+    match offset_minutes(arguments)? {
+        Value::Int(minutes) => {
+            let minutes = i16::try_from(minutes).unwrap_or_default();
+            Ok(Value::Text(offset_text(minutes)))
+        }
+        _ => Ok(Value::Null),
+    }
+}
+
 fn end_of_month(arguments: &[Value]) -> Result<Value> {
     strict(arguments, |a| {
         let at = moment_of(&a[0])?;
@@ -850,7 +879,10 @@ fn power(arguments: &[Value]) -> Result<Value> {
 }
 
 fn square_root(arguments: &[Value]) -> Result<Value> {
-    strict(arguments, |a| finite(real(&a[0])?.sqrt()))
+    strict(arguments, |a| match real(&a[0])? {
+        n if n < 0.0 => Err(message::FLOATING_POINT.plain()),
+        n => finite(n.sqrt()),
+    })
 }
 
 fn finite(n: f64) -> Result<Value> {
@@ -864,6 +896,17 @@ fn unicode(arguments: &[Value]) -> Result<Value> {
     strict(arguments, |a| {
         let first = text(&a[0]).chars().next();
         Ok(first.map_or(Value::Null, |c| Value::Int(u32::from(c).into())))
+    })
+}
+
+/// Fails for a text of more characters than an aggregate of such texts may have.
+fn aggregated(arguments: &[Value]) -> Result<Value> {
+    strict(arguments, |a| {
+        let most = usize::try_from(whole(&a[1])?).unwrap_or(0);
+        match text(&a[0]).chars().nth(most) {
+            Some(_) => Err(message::AGGREGATE_LONG.plain()),
+            None => Ok(a[0].clone()),
+        }
     })
 }
 

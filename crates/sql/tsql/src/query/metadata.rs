@@ -404,6 +404,19 @@ struct OneColumn {
     facts: Facts,
 }
 
+/// The number of the type `decimal`, which is `numeric` by another name.
+const DECIMAL: i64 = 106;
+
+/// Whether a column, by its number from 1, was declared so.
+fn is_decimal(shape: &TableShape, number: i64) -> bool {
+    let place = usize::try_from(number).ok().and_then(|n| n.checked_sub(1));
+    let column = place.and_then(|place| shape.spec.columns.get(place));
+    column.is_some_and(|column| {
+        let name = column.kind.name.as_str();
+        name.eq_ignore_ascii_case("decimal") || name.eq_ignore_ascii_case("dec")
+    })
+}
+
 /// Each column of each table.
 fn all_columns(server: &Server, database: &str) -> Vec<OneColumn> {
     let mut all = Vec::new();
@@ -421,6 +434,10 @@ fn all_columns(server: &Server, database: &str) -> Vec<OneColumn> {
                 "is_computed",
                 Value::bit(column.computed.is_some()),
             );
+            if is_decimal(&shape, number) {
+                set(&mut row, "system_type_id", Value::Int(DECIMAL));
+                set(&mut row, "user_type_id", Value::Int(DECIMAL));
+            }
             all.push(OneColumn {
                 table: (shape.clone(), id),
                 column: column.clone(),
@@ -449,6 +466,17 @@ pub(super) fn columns(server: &Server, database: &str, views: &ViewColumns) -> R
             let id = view.object.id;
             let mut facts = column_facts(id, number, &column.name, column.kind, column.nullable);
             facts.extend(rest_of_column());
+            // A temporary table of the session.
+            let shape = view.table.as_ref();
+            if let Some(own) = shape.and_then(|shape| shape.columns.get(number as usize - 1)) {
+                let is = |is: bool| Value::bit(is);
+                set(&mut facts, "is_identity", is(own.identity.is_some()));
+                set(&mut facts, "is_computed", is(own.computed.is_some()));
+                if shape.is_some_and(|shape| is_decimal(shape, number)) {
+                    set(&mut facts, "system_type_id", Value::Int(DECIMAL));
+                    set(&mut facts, "user_type_id", Value::Int(DECIMAL));
+                }
+            }
             rows.push(facts);
         }
     }
@@ -828,6 +856,9 @@ fn schema_columns(server: &Server, database: &str, views: &ViewColumns) -> Rows 
     for (o, shape) in tables_of(server, database) {
         for (column, number) in shape.columns.iter().zip(1..) {
             let mut row = one(&o, number, (&column.name, column.kind, column.nullable));
+            if is_decimal(&shape, number) {
+                set(&mut row, "DATA_TYPE", text("decimal"));
+            }
             if let Some(default) = &column.default {
                 row.push(("COLUMN_DEFAULT", Value::text(format!("({default})"))));
             }
@@ -836,11 +867,15 @@ fn schema_columns(server: &Server, database: &str, views: &ViewColumns) -> Rows 
     }
     for (view, columns) in views {
         for (column, number) in columns.iter().zip(1..) {
-            rows.push(one(
-                view,
-                number,
-                (&column.name, column.kind, column.nullable),
-            ));
+            let mut row = one(view, number, (&column.name, column.kind, column.nullable));
+            if view
+                .table
+                .as_ref()
+                .is_some_and(|shape| is_decimal(shape, number))
+            {
+                set(&mut row, "DATA_TYPE", text("decimal"));
+            }
+            rows.push(row);
         }
     }
     Ok(rows)

@@ -25,6 +25,7 @@ mod context;
 mod datatypes;
 mod digest;
 mod direct;
+mod formats;
 mod function;
 mod instants;
 mod json;
@@ -35,10 +36,12 @@ mod metadata;
 mod moment;
 mod number;
 mod objects;
+mod options;
 mod packed;
 mod parse;
 mod percentile;
 mod plan;
+mod principals;
 mod reader;
 mod schema;
 mod single;
@@ -46,7 +49,7 @@ mod sql;
 mod sqlite;
 mod system;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod texts;
 mod translate;
 mod variance;
@@ -66,14 +69,15 @@ use crate::value::{Type, Value};
 
 pub(crate) use cell::{stored, typed_value};
 pub(crate) use collation::SERVER as SERVER_COLLATION;
-pub(crate) use context::{BatchPlace, QueryContext};
+pub(crate) use context::{BatchPlace, Compiling, QueryContext};
 pub(crate) use known::{text_kind, value_of};
 pub(crate) use objects::facts as type_facts;
 pub(crate) use packed::rows as packed_rows;
 pub(crate) use plan::{FunctionCall, FunctionCode, MadeTable, QueryPlan};
 pub(crate) use reader::{QuerySource, Reader};
+pub(crate) use schema::database_names;
 pub(crate) use sqlite::{Sqlite, SqliteCache};
-pub(crate) use system::database_of;
+pub(crate) use system::{database_id as database_number, database_of};
 pub(crate) use texts::parts as name_parts;
 pub(crate) use translate::{
     NESTING_MAX, ROW_NUMBER, check_order, is_of_transaction, lock_name, lock_principal, lock_word,
@@ -125,6 +129,15 @@ pub(crate) fn check(reader: &Reader, asked: QuerySource) -> Result<(), Message> 
     }
 }
 
+/// Looks for mistakes of names and types in an expression or a condition. One that needs no SQLite is not looked at: its
+/// names are known, and to translate it takes as long as to run it.
+pub(crate) fn look_through(context: &QueryContext, asked: QuerySource) -> Result<(), Message> {
+    match direct::reads(asked) {
+        true => Ok(()),
+        false => plan(context, asked).map(drop),
+    }
+}
+
 /// The value of an expression, and its type.
 pub(crate) fn scalar(context: &QueryContext, expression: &Fragment) -> Result<Variable, Message> {
     let of = |(kind, value)| Variable { kind, value };
@@ -166,11 +179,13 @@ fn plan(context: &QueryContext, asked: QuerySource) -> Result<QueryPlan, Message
 }
 
 fn one(context: &QueryContext, asked: QuerySource) -> Result<Variable, Message> {
-    let plan = plan(context, asked)?;
-    let [column] = plan.columns.as_slice() else {
-        return Err(message::SYNTAX.with(&[&","]));
-    };
-    let sqlite = context.sqlite(&plan)?;
+    let (plan, sqlite) = context.planned(|| {
+        let plan = plan(context, asked)?;
+        match plan.columns.len() {
+            1 => Ok(plan),
+            _ => Err(message::SYNTAX.with(&[&","])),
+        }
+    })?;
     let mut first = None;
     let mut more = false;
     let ran = sqlite.run(&plan, &mut |mut row| {
@@ -184,7 +199,7 @@ fn one(context: &QueryContext, asked: QuerySource) -> Result<Variable, Message> 
     match ran {
         Ok(_) if more => Err(message::SUBQUERY_ROWS.plain()),
         Ok(_) => Ok(Variable {
-            kind: column.kind,
+            kind: plan.columns[0].kind,
             value: first.unwrap_or(Value::Null),
         }),
         Err(stop) => Err(stop.message()),

@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use super::view::ViewColumns;
 use crate::convert::{parse_moment, type_of};
 use crate::message::Message;
 use crate::server::Server;
@@ -84,9 +85,52 @@ pub(super) fn key_id(table: i64, place: usize) -> i64 {
     -(table * KEYS + place as i64 + 1) % i64::from(i32::MAX)
 }
 
+/// The number of a temporary table, as `OBJECT_ID` and the views about `tempdb` have it.
+pub(super) fn temporary_id(id: u32) -> i64 {
+    -i64::from(id) - 1
+}
+
+/// The rows of tables that no script keeps, in a view about the objects of a database. One without a shape is SQL Server's own.
+pub(super) fn of_tables(view: &str, tables: &ViewColumns) -> Vec<Vec<Value>> {
+    // `is_ms_shipped` is the tenth column.
+    let shipped = |o: &StoredObject, mut row: Vec<Value>| {
+        if let Some(place) = row.get_mut(9).filter(|_| o.table.is_none()) {
+            *place = Value::bit(true);
+        }
+        row
+    };
+    match view {
+        "objects" | "all_objects" => {
+            let all = tables.iter().map(|(o, _)| o.clone());
+            let mut rows = objects_of(all.collect());
+            for (o, _) in tables.iter().filter(|(o, _)| o.table.is_none()) {
+                let own = rows
+                    .iter_mut()
+                    .find(|row| row[1] == Value::Int(o.object.id));
+                own.into_iter().for_each(|row| row[9] = Value::bit(true));
+            }
+            rows
+        }
+        "tables" => tables
+            .iter()
+            .map(|(o, columns)| shipped(o, table_row(o, columns.len())))
+            .collect(),
+        "sysobjects" => tables.iter().map(|(o, _)| sysobject(o)).collect(),
+        "TABLES" => tables
+            .iter()
+            .map(|(o, _)| with(full_name(o), [Value::text("BASE TABLE")]))
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
 pub(super) fn objects(server: &Server, database: &str) -> Rows {
+    Ok(objects_of(of(server, database)))
+}
+
+fn objects_of(all: Vec<Arc<StoredObject>>) -> Vec<Vec<Value>> {
     let mut rows = Vec::new();
-    for o in of(server, database) {
+    for o in all {
         rows.push(head(&o));
         let Some(shape) = &o.table else {
             continue;
@@ -117,7 +161,7 @@ pub(super) fn objects(server: &Server, database: &str) -> Rows {
             rows.push(row);
         }
     }
-    Ok(rows)
+    rows
 }
 
 pub(super) fn procedures(server: &Server, database: &str) -> Rows {
@@ -136,20 +180,23 @@ pub(super) fn tables_of(
         .collect()
 }
 
+fn table_row(o: &StoredObject, columns: usize) -> Vec<Value> {
+    let more = [
+        Value::Int(0),
+        Value::Int(columns as i64),
+        Value::bit(true),
+        Value::Int(0),
+        Value::text("NON_TEMPORAL_TABLE"),
+        Value::bit(false),
+        Value::bit(false),
+    ];
+    with(head(o), more)
+}
+
 pub(super) fn tables(server: &Server, database: &str) -> Rows {
-    let row = |(o, shape): (Arc<StoredObject>, Arc<TableShape>)| {
-        let more = [
-            Value::Int(0),
-            Value::Int(shape.columns.len() as i64),
-            Value::bit(true),
-            Value::Int(0),
-            Value::text("NON_TEMPORAL_TABLE"),
-            Value::bit(false),
-            Value::bit(false),
-        ];
-        with(head(&o), more)
-    };
-    Ok(tables_of(server, database).into_iter().map(row).collect())
+    let all = tables_of(server, database).into_iter();
+    let row = |(o, shape): (Arc<StoredObject>, Arc<TableShape>)| table_row(&o, shape.columns.len());
+    Ok(all.map(row).collect())
 }
 
 /// `system_type_id`, the length in bytes, the precision and the scale of a type, as `sys.columns` has them.
@@ -275,20 +322,21 @@ pub(super) fn modules(server: &Server, database: &str) -> Rows {
     Ok(all.map(row).collect())
 }
 
+fn sysobject(o: &Arc<StoredObject>) -> Vec<Value> {
+    let kind = Value::text(format!("{:<2}", o.object.kind));
+    vec![
+        Value::text(o.object.name.as_str()),
+        Value::Int(o.object.id),
+        kind.clone(),
+        Value::Int(DBO),
+        Value::Int(0),
+        date(&o.object.created),
+        kind,
+    ]
+}
+
 pub(super) fn sysobjects(server: &Server, database: &str) -> Rows {
-    let row = |o: &Arc<StoredObject>| {
-        let kind = Value::text(format!("{:<2}", o.object.kind));
-        vec![
-            Value::text(o.object.name.as_str()),
-            Value::Int(o.object.id),
-            kind.clone(),
-            Value::Int(DBO),
-            Value::Int(0),
-            date(&o.object.created),
-            kind,
-        ]
-    };
-    Ok(of(server, database).iter().map(row).collect())
+    Ok(of(server, database).iter().map(sysobject).collect())
 }
 
 pub(super) fn schemas(_: &Server, _: &str) -> Rows {

@@ -53,8 +53,11 @@ pub fn parse(text: &str) -> Result<Query, ParseError> {
     let has_money =
         spell_money(&mut tokens) | spell_aliases(&mut tokens) | spell_paths(&mut tokens);
     let has_rollup = spell_rollup(&mut tokens) | spell_sets(&mut tokens);
-    let has_markup =
-        spell_markup(&mut tokens) | spell_continued(&mut tokens) | spell_fetch(&mut tokens);
+    let has_names = spell_national(&mut tokens);
+    let has_markup = has_names
+        | spell_markup(&mut tokens)
+        | spell_continued(&mut tokens)
+        | spell_fetch(&mut tokens);
     let written_out = compound(&tokens, has_money || has_rollup || has_markup);
     let read = written_out.as_ref().map_or(text, |w| w.text.as_str());
     let dialect = MsSqlDialect {};
@@ -182,6 +185,12 @@ fn check_known(tokens: &[FragmentToken]) -> Result<(), Message> {
     };
     if let Some(what) = tokens.windows(2).find_map(words) {
         return Err(message::NOT_HERE.with(&[&what]));
+    }
+    let is_next = |three: &[FragmentToken]| {
+        is(&three[0], "NEXT") && is(&three[1], "VALUE") && is(&three[2], "FOR")
+    };
+    if tokens.windows(3).any(is_next) {
+        return Err(message::NOT_HERE.with(&[&"NEXT VALUE FOR"]));
     }
     let named = |pair: &[FragmentToken]| {
         let is_called = pair[0].is_word && pair[1].raw == "(";
@@ -479,6 +488,58 @@ fn spell_continued(tokens: &mut [FragmentToken]) -> bool {
         token.raw = joined;
     }
     found
+}
+
+/// Rewrites `PATH (N'name')` and its like after FOR XML and FOR JSON, and the paths of OPENJSON … WITH, without the N, which the
+/// parser does not know there; and leaves out the `::` before a function. Returns whether there was any.
+fn spell_national(tokens: &mut Vec<FragmentToken>) -> bool {
+    let is = |token: &FragmentToken, word: &str| token.raw.eq_ignore_ascii_case(word);
+    let before = tokens.len();
+    // The depth of parentheses, and the one within the WITH of OPENJSON.
+    let (mut depth, mut of_json, mut columns) = (0_usize, None, None);
+    let (mut has_markup, mut found) = (false, false);
+    for i in 0..tokens.len() {
+        let last = i.checked_sub(1).map(|i| tokens[i].raw.to_ascii_uppercase());
+        match tokens[i].raw.as_str() {
+            "(" => {
+                depth += 1;
+                match (last.as_deref(), of_json) {
+                    (Some("OPENJSON"), _) => of_json = Some(depth),
+                    (Some("WITH"), Some(_)) => (of_json, columns) = (None, Some(depth)),
+                    _ => {}
+                }
+            }
+            ")" => {
+                if columns == Some(depth) {
+                    columns = None;
+                }
+                depth = depth.saturating_sub(1);
+            }
+            _ => {}
+        }
+        has_markup |=
+            last.as_deref() == Some("FOR") && (is(&tokens[i], "XML") || is(&tokens[i], "JSON"));
+        let named = i.checked_sub(2).map(|i| tokens[i].raw.to_ascii_uppercase());
+        let is_name = has_markup
+            && last.as_deref() == Some("(")
+            && matches!(named.as_deref(), Some("PATH" | "ROOT" | "RAW"));
+        let raw = &tokens[i].raw;
+        if (is_name || columns.is_some()) && (raw.starts_with("N'") || raw.starts_with("n'")) {
+            tokens[i].raw.remove(0);
+            found = true;
+        }
+    }
+    // Types have methods after `::`, which stay as they are.
+    let begins = |token: &FragmentToken| {
+        let words = ["FROM", "JOIN", "APPLY", ","];
+        words.iter().any(|word| is(token, word))
+    };
+    let is_own =
+        |three: &[FragmentToken]| begins(&three[0]) && three[1].raw == "::" && three[2].is_word;
+    while let Some(at) = tokens.windows(3).position(is_own) {
+        tokens.remove(at + 1);
+    }
+    found || tokens.len() < before
 }
 
 /// Rewrites `SELECT 1 FOR XML …` as `SELECT 1 WHERE 1 = 1 FOR XML …`: without a clause between them the parser takes FOR for

@@ -15,7 +15,7 @@ use crate::message::Message;
 use crate::server::Server;
 use crate::server::objects::StoredObject;
 use crate::syntax::{Language, Routine};
-use crate::tables::{TableId, TableRow};
+use crate::tables::{TableRow, TableShape};
 use crate::value::{Column, Value};
 
 /// A query that is ready to run.
@@ -56,8 +56,10 @@ pub(crate) struct UsedTable {
 
 #[derive(Debug)]
 pub(crate) enum UsedRows {
-    /// Read when the query runs.
-    Table(TableId),
+    /// A table of the session, with the shape for which the query was translated. Read when the query runs.
+    Own(u32, Arc<TableShape>),
+    /// A table that outlives the session; the same.
+    Stored(Arc<StoredObject>),
     /// Computed when the query was translated.
     Made(Vec<TableRow>),
 }

@@ -15,6 +15,8 @@ use longshore_catalog::{KeptBy, KeptCertificate};
 
 use super::collation;
 use super::objects;
+use super::options;
+use super::principals;
 pub(super) use super::system::database_id;
 use super::system::{self, DATABASE_FIRST};
 use super::view::Facts;
@@ -24,7 +26,7 @@ use crate::flow::{FIRST_DATABASE, SYSTEM_DATABASES};
 use crate::message::{self, Message};
 use crate::server::Server;
 use crate::settings::settings;
-use crate::value::Value;
+use crate::value::{DateTime, Value};
 
 /// Columns that an index of the catalog begins with, and that are compared as the catalog keeps them: numbers.
 const INDEXED: &[&str] = &["media_set_id", "backup_set_id", "restore_history_id"];
@@ -355,14 +357,17 @@ pub(super) static VIEWS: &[View] = &[
          type_desc nvarchar(60), create_date datetime, modify_date datetime, is_ms_shipped bit, is_published bit, \
          is_schema_published bit"
     ),
-    of_database!(
+    facts!(
         "database_principals",
-        objects::nothing,
-        "name nvarchar(128), principal_id int, type char(1), type_desc nvarchar(60), default_schema_name nvarchar(128)"
+        principals::of_database,
+        "name nvarchar(128), principal_id int, type char(1), type_desc nvarchar(60), default_schema_name nvarchar(128), \
+         create_date datetime, modify_date datetime, owning_principal_id int, sid varbinary(85), is_fixed_role bit, \
+         authentication_type int, authentication_type_desc nvarchar(60), default_language_name nvarchar(128), \
+         default_language_lcid int, allow_encrypted_value_modifications bit"
     ),
-    of_database!(
+    facts!(
         "filegroups",
-        objects::nothing,
+        principals::filegroups,
         "name nvarchar(128), data_space_id int, type char(2), type_desc nvarchar(60), is_default bit, is_read_only bit"
     ),
     of_database!(
@@ -534,9 +539,9 @@ pub(super) static VIEWS: &[View] = &[
          mirroring_role tinyint, mirroring_role_desc nvarchar(60), mirroring_partner_name nvarchar(128), \
          mirroring_partner_instance nvarchar(128)"
     ),
-    of_database!(
+    facts!(
         "database_recovery_status",
-        objects::nothing,
+        system::recovery_status,
         "database_id int, database_guid uniqueidentifier, family_guid uniqueidentifier, \
          last_log_backup_lsn numeric(25,0), recovery_fork_guid uniqueidentifier, \
          first_recovery_fork_guid uniqueidentifier, fork_point_lsn numeric(25,0)"
@@ -559,9 +564,9 @@ pub(super) static VIEWS: &[View] = &[
         "name nvarchar(128), principal_id int, asymmetric_key_id int, algorithm_desc nvarchar(60), key_length int, \
          thumbprint varbinary(32)"
     ),
-    of_database!(
+    facts!(
         "server_principals",
-        objects::nothing,
+        principals::of_server,
         "name nvarchar(128), principal_id int, sid varbinary(85), type char(1), type_desc nvarchar(60), \
          is_disabled bit, create_date datetime, modify_date datetime, default_database_name nvarchar(128)"
     ),
@@ -765,7 +770,8 @@ fn configurations(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
             Value::bit(row.is_advanced),
         ])
     };
-    Ok(CONFIGURATIONS.iter().filter_map(row).collect())
+    let all = CONFIGURATIONS.iter().filter_map(row);
+    Ok(all.chain(options::absent()).collect())
 }
 
 fn accelerators(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
@@ -789,7 +795,7 @@ fn accelerators(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
 }
 
 /// The names of all databases, SQL Server's own first.
-pub(super) fn database_names(server: &Server) -> Vec<String> {
+pub(crate) fn database_names(server: &Server) -> Vec<String> {
     let own = SYSTEM_DATABASES.iter().map(|name| (*name).to_owned());
     own.chain(server.database_names()).collect()
 }
@@ -860,17 +866,41 @@ const OFF: &[&str] = &[
     "is_trustworthy_on",
 ];
 
-/// Databases that statements can back up, and master: maintenance solutions run commands from it, if it is there. SQL
-/// Server's other own databases are not listed.
+/// The moment of a database of which nothing is known: no script takes it for new.
+pub(crate) const LONG_AGO: DateTime = jiff::civil::datetime(1900, 1, 1, 0, 0, 0, 0);
+
+/// SQL Server's database of temporary tables: its number and name.
+const TEMPDB: (i64, &str) = (2, "tempdb");
+
+/// Databases that statements can back up; master, since maintenance solutions run commands from it, if it is there; and tempdb,
+/// which tells when the server was started. SQL Server's other own databases are not listed: scripts would back them up.
 fn databases(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
     // Only master has a master key here.
     let is_sealed = |id: i64| match server.keys.rows() {
-        _ if id >= DATABASE_FIRST => Value::bit(false),
+        _ if id != 1 => Value::bit(false),
         Ok(keys) => Value::bit(keys.master.is_some_and(|key| key.by_service.is_some())),
         // An answer that cannot be read keeps nobody from the other columns.
         Err(_) => Value::Null,
     };
+    let first = match server.known_catalog() {
+        Some(_) => {
+            let all = server.catalog()?.first_backups();
+            all.map_err(|e| message::OWN.with(&[&e]))?
+        }
+        None => Vec::new(),
+    };
     let row = |(id, name): (i64, String)| {
+        // Where nobody tells when it was made, the first backup is the first that is known of it.
+        let known = first.iter().find(|(known, _)| *known == name);
+        let backed_up = || known.map(|(_, at)| date_of(Some(at.as_str())));
+        let created = match id == TEMPDB.0 {
+            // A start makes it.
+            true => Some(Value::DateTime(server.started)),
+            false => system::created(server, &name).map(Value::DateTime),
+        };
+        let created = created
+            .or_else(backed_up)
+            .unwrap_or(Value::DateTime(LONG_AGO));
         let restoring = server.kept.sequence(&name).is_some();
         let (state, state_desc) = match server.database(&name) {
             _ if id < DATABASE_FIRST => (0, "ONLINE"),
@@ -890,7 +920,7 @@ fn databases(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
             ("physical_database_name", Value::text(name.as_str())),
             ("name", Value::Text(name)),
             ("database_id", Value::Int(id)),
-            ("create_date", Value::DateTime(server.started)),
+            ("create_date", created),
             ("compatibility_level", Value::Int(160)),
             ("user_access", Value::Int(0)),
             ("user_access_desc", Value::text("MULTI_USER")),
@@ -922,21 +952,23 @@ fn databases(server: &Server) -> Result<Vec<Vec<Value>>, Message> {
         row.extend(OFF.iter().map(|name| (*name, Value::bit(false))));
         row
     };
-    let own = (1, FIRST_DATABASE.to_owned());
     let names = server.database_names().into_iter();
     let others = names.enumerate();
     let others = others.map(|(i, name)| (i as i64 + DATABASE_FIRST, name));
-    let all = std::iter::once(own).chain(others);
+    let own = [(1, FIRST_DATABASE), (TEMPDB.0, TEMPDB.1)];
+    let own = own.map(|(id, name)| (id, name.to_owned()));
+    let all = own.into_iter().chain(others);
     Ok(filled("databases", all.map(row)))
 }
 
 /// The same databases in an older form.
 fn sysdatabases(server: &Server, _: &str) -> Result<Vec<Vec<Value>>, Message> {
     let row = |row: Vec<Value>| {
+        // `name`, `database_id`, `source_database_id`, `owner_sid`, `create_date`.
+        let created = row.get(4).cloned().unwrap_or(Value::Null);
         let mut first = row.into_iter();
         let name = first.next().unwrap_or(Value::Null);
         let id = first.next().unwrap_or(Value::Null);
-        let started = Value::DateTime(server.started);
         let (none, level) = (Value::Null, Value::Int(160));
         vec![
             name,
@@ -944,7 +976,7 @@ fn sysdatabases(server: &Server, _: &str) -> Result<Vec<Vec<Value>>, Message> {
             none.clone(),
             Value::Int(0),
             Value::Int(0),
-            started,
+            created,
             level,
             none.clone(),
             none,

@@ -23,8 +23,9 @@ use super::schema::{RowOrigin, View};
 use super::{collation, function, percentile, single, variance};
 use crate::flow::{Stop, Variable};
 use crate::message::{self, Message};
+use crate::notices::Notices;
 use crate::server::Server;
-use crate::tables::{SessionTables, TableId, TableRow};
+use crate::tables::{SessionTables, TableRow};
 use crate::value::Value;
 use crate::variables::{Sum, VALUE_MAX, too_much};
 
@@ -47,11 +48,19 @@ pub struct Sqlite {
 
 /// The database in memory that a session keeps while a batch runs: opening one costs more than most expressions.
 #[derive(Default)]
-pub(crate) struct SqliteCache(std::cell::Cell<Option<Box<Sqlite>>>);
+pub(crate) struct SqliteCache {
+    kept: std::cell::Cell<Option<Box<Sqlite>>>,
+    notices: Arc<Notices>,
+}
 
 impl SqliteCache {
     pub fn drop_it(&mut self) {
-        self.0.set(None);
+        self.kept.set(None);
+    }
+
+    /// The notices of its queries.
+    pub fn notices(&self) -> &Arc<Notices> {
+        &self.notices
     }
 
     /// The database that was kept if nothing is read, else one with the rows of views and tables.
@@ -62,16 +71,22 @@ impl SqliteCache {
         cancel: &Arc<AtomicBool>,
         plan: &QueryPlan,
     ) -> Result<Box<Sqlite>, Message> {
-        match self.0.take().filter(|_| plan.is_alone()) {
+        match self.kept.take().filter(|_| plan.is_alone()) {
             Some(kept) => Ok(kept),
-            None => Ok(Box::new(Sqlite::open(server, tables, cancel, plan)?)),
+            None => Ok(Box::new(Sqlite::open(
+                server,
+                tables,
+                cancel,
+                &self.notices,
+                plan,
+            )?)),
         }
     }
 
     /// Keeps a database for the next expression. One with rows is not kept: they belong to one moment.
     pub fn give_back(&self, sqlite: Box<Sqlite>, plan: &QueryPlan) {
         if plan.is_alone() {
-            self.0.set(Some(sqlite));
+            self.kept.set(Some(sqlite));
         }
     }
 }
@@ -81,6 +96,7 @@ impl Sqlite {
         server: &Server,
         tables: &SessionTables,
         cancel: &Arc<AtomicBool>,
+        notices: &Arc<Notices>,
         plan: &QueryPlan,
     ) -> Result<Sqlite, Message> {
         let views = &plan.views;
@@ -91,7 +107,7 @@ impl Sqlite {
             let cancel = cancel.clone();
             db.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_MAX as i32)?;
             db.pragma_update(None, "hard_heap_limit", HEAP_MAX)?;
-            function::register(&db, &refusal, &cancel, &steps)?;
+            function::register(&db, &refusal, &cancel, &steps, notices)?;
             variance::register(&db)?;
             percentile::register(&db, &server.setup.memory, &refusal)?;
             single::register(&db, &refusal)?;
@@ -230,10 +246,6 @@ fn load(
     let insert = format!("INSERT INTO {name} VALUES ({marks})");
     let mut insert = db.prepare(&insert).map_err(wrong)?;
     let mut put = |number: i64, row: &TableRow| -> Result<(), Message> {
-        // Another session has changed the table since the query was translated.
-        if row.len() < table.columns {
-            return Err(message::DEFINITION_CHANGED.with(&[&name]));
-        }
         let mut cells = Vec::with_capacity(table.columns + 1);
         for value in row.iter().take(table.columns) {
             cells.push(cell(value)?);
@@ -250,18 +262,19 @@ fn load(
                 put(number, row)?;
             }
         }
-        UsedRows::Table(TableId::Stored(id)) => {
-            let object = server.kept.object_of(*id);
-            let object = object.ok_or_else(|| message::OBJECT_UNKNOWN.with(&[&name]))?;
-            let loaded = server.kept.rows(&object)?;
+        UsedRows::Stored(object) => {
+            let loaded = server.kept.rows(object)?;
             let _claim = server.setup.memory.claim(loaded.rows.bytes())?;
             for (number, row) in loaded.rows.iter() {
                 put(number, row)?;
             }
         }
-        UsedRows::Table(TableId::Variable(id) | TableId::Temporary(id)) => {
+        UsedRows::Own(id, shape) => {
             let found = tables.get(*id);
-            let found = found.ok_or_else(|| message::OBJECT_UNKNOWN.with(&[&name]))?;
+            let found = found.ok_or_else(|| message::object_unknown(&name))?;
+            if !Arc::ptr_eq(&found.shape, shape) {
+                return Err(message::DEFINITION_CHANGED.with(&[&found.name]));
+            }
             for (number, row) in found.rows.iter() {
                 put(number, row)?;
             }

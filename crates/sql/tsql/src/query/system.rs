@@ -8,17 +8,19 @@
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
+use longshore_catalog::fork_guid;
 use longshore_facts::{cores, memory_bytes, mount_of, uptime, volume_of};
 use longshore_io::FileKind;
 use longshore_pipeline::SourceSpec;
 
-use super::objects::tables_of;
+use super::objects::{date, tables_of};
 use super::view::Facts;
+use crate::convert::convert;
 use crate::flow::SYSTEM_DATABASES;
-use crate::message::Message;
-use crate::server::{Server, SessionFacts};
+use crate::message::{self, Message};
+use crate::server::{Server, SessionFacts, local};
 use crate::tables::{KeyKind, TableShape};
-use crate::value::{DateTime, Value};
+use crate::value::{DateTime, Type, Value};
 
 type Rows = Result<Vec<Facts>, Message>;
 
@@ -39,6 +41,8 @@ struct DataFile {
     path: PathBuf,
     /// `None`: what it takes is not known without reading it whole, as of a directory.
     bytes: Option<u64>,
+    /// Whether it has a write-ahead log of its own next to it while it is in use.
+    is_sqlite: bool,
 }
 
 impl DataFile {
@@ -74,25 +78,181 @@ fn data_files(server: &Server) -> Vec<DataFile> {
             database: name,
             path: path.clone(),
             bytes: stat.map(|stat| stat.len),
+            is_sqlite: matches!(found.source, SourceSpec::Sqlite(_)),
         });
     }
     all
 }
 
-/// One row for each database whose data is one file or directory; sizes in pages of 8 KiB.
+/// Two rows for each database, of its data and its log; sizes in pages of 8 KiB.
 pub(super) fn master_files(server: &Server, _: &str) -> Rows {
-    let row = |file: DataFile| {
-        let id = ("database_id", Value::Int(file.id));
-        std::iter::once(id).chain(facts(&file)).collect()
+    let mut rows: Vec<Facts> = Vec::new();
+    let mut add = |id: i64, database: &str, data: Facts, log: Facts| {
+        let id = ("database_id", Value::Int(id));
+        let data = data.into_iter().chain(base(server, database)?);
+        rows.push(std::iter::once(id.clone()).chain(data).collect());
+        rows.push(std::iter::once(id).chain(log).collect());
+        Ok::<_, Message>(())
     };
-    Ok(data_files(server).into_iter().map(row).collect())
+    for file in data_files(server) {
+        add(
+            file.id,
+            &file.database,
+            facts(&file),
+            log_facts(server, &file),
+        )?;
+    }
+    for (id, name, facts) in clusters(server) {
+        let log = log_of(&facts, &name, None);
+        add(id, &name, facts, log)?;
+    }
+    Ok(rows)
+}
+
+/// The log of a database whose data is this: each has one, as scripts expect that join data and log.
+fn log_of(data: &Facts, name: &str, file: Option<(String, i64)>) -> Facts {
+    let own = [
+        ("file_id", Value::Int(2)),
+        ("type", Value::Int(1)),
+        ("type_desc", Value::text("LOG")),
+        ("data_space_id", Value::Int(0)),
+        ("name", Value::Text(format!("{name}_log"))),
+    ];
+    let is_own = |known: &str| own.iter().any(|(name, _)| *name == known);
+    let is_of_data = |known: &str| is_own(known) || ["physical_name", "size"].contains(&known);
+    let rest = data.iter().filter(|(name, _)| !is_of_data(name)).cloned();
+    let mut all: Facts = own.iter().cloned().chain(rest).collect();
+    if let Some((path, pages)) = file {
+        all.push(("physical_name", Value::Text(path)));
+        all.push(("size", Value::Int(pages)));
+    }
+    all
+}
+
+/// The same of a file: of a SQLite database its write-ahead log, which is there only while the database is in use.
+fn log_facts(server: &Server, data: &DataFile) -> Facts {
+    let name = data.path.file_name().unwrap_or(data.path.as_os_str());
+    if !data.is_sqlite {
+        return log_of(&facts(data), &name.to_string_lossy(), None);
+    }
+    let mut path = data.path.clone().into_os_string();
+    path.push("-wal");
+    let path = PathBuf::from(path);
+    let bytes = server.setup.context.storage.stat(&path);
+    let pages = bytes.map_or(0, |stat| stat.len.div_ceil(PAGE));
+    let pages = i64::try_from(pages).unwrap_or(i64::MAX);
+    let file = (path.display().to_string(), pages);
+    log_of(&facts(data), &name.to_string_lossy(), Some(file))
+}
+
+/// The full backup that the next differential one of a database differs from. NULL: there is none yet.
+fn base(server: &Server, database: &str) -> Result<Facts, Message> {
+    if server.known_catalog().is_none() {
+        return Ok(Vec::new());
+    }
+    let base = server.catalog()?.differential_base(database);
+    let Some(base) = base.map_err(|e| message::OWN.with(&[&e]))? else {
+        return Ok(Vec::new());
+    };
+    let set = convert(&Value::Text(base.set), Type::UniqueIdentifier);
+    Ok(vec![
+        ("differential_base_lsn", Value::Int(base.checkpoint_lsn)),
+        ("differential_base_guid", set.unwrap_or(Value::Null)),
+        ("differential_base_time", date(&base.finished)),
+    ])
+}
+
+/// The clusters, each with its data as one file: where it lies only its server knows.
+fn clusters(server: &Server) -> Vec<(i64, String, Facts)> {
+    let mut all = Vec::new();
+    for (id, name) in (DATABASE_FIRST..).zip(server.database_names()) {
+        let found = server.database(&name);
+        if !matches!(found, Ok(Some(found)) if matches!(found.source, SourceSpec::Postgres(_))) {
+            continue;
+        }
+        let mut row = vec![
+            ("file_id", Value::Int(1)),
+            ("type", Value::Int(0)),
+            ("type_desc", Value::text("ROWS")),
+            ("data_space_id", Value::Int(1)),
+            ("name", Value::text(name.as_str())),
+            ("state", Value::Int(0)),
+            ("state_desc", Value::text("ONLINE")),
+            ("max_size", Value::Int(-1)),
+            ("growth", Value::Int(0)),
+        ];
+        let flags = [
+            "is_media_read_only",
+            "is_read_only",
+            "is_sparse",
+            "is_percent_growth",
+        ];
+        row.extend(flags.map(|name| (name, Value::bit(false))));
+        all.push((id, name, row));
+    }
+    all
+}
+
+/// Whether, and from where, the log of each database can be backed up.
+pub(super) fn recovery_status(server: &Server, _: &str) -> Rows {
+    let mut rows = vec![vec![("database_id", Value::Int(1))]];
+    for (id, name) in (DATABASE_FIRST..).zip(server.database_names()) {
+        let mut row = vec![("database_id", Value::Int(id))];
+        if server.is_logged(&name) && server.known_catalog().is_some() {
+            let chain = server.catalog()?.log_chain(&name);
+            let chain = chain.map_err(|e| message::OWN.with(&[&e]))?;
+            if let Some(full) = chain.fulls.last() {
+                let log = chain.logs.first().filter(|_| !chain.is_set_back);
+                let log = log.filter(|log| log.system == full.system);
+                let place = log.unwrap_or(full);
+                let guid = |n: u128| Value::Guid(uuid::Uuid::from_u128(n));
+                let fork = |timeline: u32| guid(fork_guid(full.system, timeline));
+                row.push(("last_log_backup_lsn", whole(place.lsn)));
+                row.push(("family_guid", guid(full.system.into())));
+                row.push(("recovery_fork_guid", fork(place.timeline)));
+                row.push(("first_recovery_fork_guid", fork(full.timeline)));
+            }
+        }
+        rows.push(row);
+    }
+    Ok(rows)
 }
 
 /// The files of a database.
 pub(super) fn files(server: &Server, database: &str) -> Rows {
     let mut all = data_files(server);
     all.retain(|file| file.database.eq_ignore_ascii_case(database));
-    Ok(all.iter().map(facts).collect())
+    let both = |file| [facts(file), log_facts(server, file)];
+    let mut rows: Vec<Facts> = all.iter().flat_map(both).collect();
+    let clusters = clusters(server).into_iter();
+    let own = clusters.filter(|(_, name, _)| name.eq_ignore_ascii_case(database));
+    rows.extend(own.flat_map(|(_, name, facts)| {
+        let log = log_of(&facts, &name, None);
+        [facts, log]
+    }));
+    Ok(rows)
+}
+
+/// When a database was made, as its file or its cluster tells.
+pub(super) fn created(server: &Server, database: &str) -> Option<DateTime> {
+    let mut all = data_files(server).into_iter();
+    match all.find(|file| file.database == database) {
+        Some(file) => {
+            let storage = &server.setup.context.storage;
+            let birth = storage.birth_ns(&file.path).ok().flatten();
+            birth.map(|ns| local(ns.div_euclid(1000)))
+        }
+        None => cluster_made(server, database),
+    }
+}
+
+/// When a cluster was made, which its system identifier tells (`BootStrapXLOG` in PostgreSQL's xlog.c); `None`: no backup of
+/// it is known.
+fn cluster_made(server: &Server, database: &str) -> Option<DateTime> {
+    server.known_catalog()?;
+    let mut chain = server.catalog().ok()?.log_chain(database).ok()?;
+    let seconds = i64::try_from(chain.fulls.pop()?.system >> 32).ok()?;
+    Some(local(seconds.checked_mul(1_000_000)?))
 }
 
 fn facts(file: &DataFile) -> Facts {
@@ -494,7 +654,7 @@ pub(super) fn devices(server: &Server, _: &str) -> Rows {
 }
 
 /// `DB_ID`.
-pub(super) fn database_id(server: &Server, name: &str) -> Option<i64> {
+pub(crate) fn database_id(server: &Server, name: &str) -> Option<i64> {
     let same = |n: &str| n.eq_ignore_ascii_case(name);
     if let Some(i) = SYSTEM_DATABASES.iter().position(|n| same(n)) {
         return Some(i as i64 + 1);

@@ -1,14 +1,13 @@
-//! Functions about names and formats: PARSENAME, CONCAT_WS, SOUNDEX, FORMAT, DATEFROMPARTS.
+//! Functions about names and texts: PARSENAME, CONCAT_WS, SOUNDEX, DATEFROMPARTS.
 //!
 //! Invariants
 //! - Each depends on its arguments alone, and gives NULL for what it cannot read, as in SQL Server.
-//! - A format that is not known here is refused by name.
 //!
-//! Leaves to others: registering them (`function.rs`).
+//! Leaves to others: registering them (`function.rs`), and FORMAT (`formats.rs`).
 
 use crate::convert::convert;
 use crate::message::{self, Message};
-use crate::value::{DateTime, Type, Value};
+use crate::value::{Type, Value};
 use crate::variables::{Sum, VALUE_MAX, too_much};
 
 type Result<T> = std::result::Result<T, Message>;
@@ -246,6 +245,21 @@ fn sound(name: &str) -> Result<String> {
     }
 }
 
+/// Two binaries, one after the other. Arguments: both, and the most bytes (NULL: no bound but that of all values).
+pub(super) fn joined_binary(arguments: &[Value]) -> Result<Value> {
+    let [Value::Binary(left), Value::Binary(right), most] = arguments else {
+        return Ok(Value::Null);
+    };
+    if left.len() + right.len() > VALUE_MAX {
+        return Err(too_much());
+    }
+    let mut both = [left.as_slice(), right].concat();
+    if let Some(most) = whole(most)? {
+        both.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+    }
+    Ok(Value::Binary(both))
+}
+
 /// CONCAT_WS: what stands between, texts; NULL is left out
 pub(super) fn concat_between(arguments: &[Value]) -> Result<Value> {
     let between = text(&arguments[0]);
@@ -284,250 +298,6 @@ pub(super) fn next_level(arguments: &[Value]) -> Result<Value> {
     }
 }
 
-/// FORMAT: value, its kind (`m` for a moment), format
-pub(super) fn format(arguments: &[Value]) -> Result<Value> {
-    if arguments[0].is_null() || arguments[2].is_null() {
-        return Ok(Value::Null);
-    }
-    let pattern = text(&arguments[2]);
-    let made = match text(&arguments[1]).as_str() {
-        "t" => match convert(&arguments[0], Type::Time(7))? {
-            Value::Temporal(at) => {
-                let Some(made) = time_format(at.wall(), &pattern) else {
-                    return Ok(Value::Null);
-                };
-                Some(made)
-            }
-            _ => return Ok(Value::Null),
-        },
-        "m" => {
-            let at = match convert(&arguments[0], Type::DateTime2(7))? {
-                Value::Temporal(at) => at.wall(),
-                _ => return Ok(Value::Null),
-            };
-            moment_format(at, &pattern)
-        }
-        _ => match convert(&arguments[0], Type::Float)? {
-            Value::Float(n) => number_format(n, &pattern),
-            _ => return Ok(Value::Null),
-        },
-    };
-    let made = made.ok_or_else(|| {
-        let shown: String = pattern.chars().take(60).collect();
-        message::NOT_HERE.with(&[&format!("the format '{shown}'")])
-    })?;
-    match made.len() > VALUE_MAX {
-        true => Err(too_much()),
-        false => Ok(Value::Text(made)),
-    }
-}
-
-/// A format of .NET's for spans of time, which is how FORMAT shows a `time`. `None`: a single character that names no format,
-/// or what may not stand without a backslash or quotes; the result is NULL.
-fn time_format(at: DateTime, pattern: &str) -> Option<String> {
-    let mut chars = pattern.chars();
-    let single = chars.next().filter(|_| chars.next().is_none());
-    let hundred_nanoseconds = at.subsec_nanosecond() / 100;
-    let (pattern, has_fraction) = match single {
-        None if pattern.is_empty() => ("hh\\:mm\\:ss", hundred_nanoseconds > 0),
-        None => (pattern, false),
-        Some('c' | 't' | 'T') => ("hh\\:mm\\:ss", hundred_nanoseconds > 0),
-        Some('g') => ("h\\:mm\\:ss", hundred_nanoseconds > 0),
-        Some('G') => ("d\\:hh\\:mm\\:ss", true),
-        Some(_) => return None,
-    };
-    let end = match (has_fraction, single) {
-        (false, _) => "",
-        (true, Some('g')) => "\\.FFFFFFF",
-        (true, _) => "\\.fffffff",
-    };
-    custom_time_format(at, &format!("{pattern}{end}"))
-}
-
-/// A format that says each part of the span. A percent sign stands before a single letter.
-fn custom_time_format(at: DateTime, pattern: &str) -> Option<String> {
-    let mut chars = pattern.chars().peekable();
-    let mut out = String::new();
-    while let Some(mut c) = chars.next() {
-        let mut len = 1;
-        if c == '%' {
-            c = chars.next().filter(|c| *c != '%')?;
-        } else {
-            while c.is_ascii_alphabetic() && chars.next_if_eq(&c).is_some() {
-                len += 1;
-            }
-        }
-        let padded = |n: i8| match len {
-            1 => Some(n.to_string()),
-            2 => Some(format!("{n:02}")),
-            _ => None,
-        };
-        let fraction = || format!("{:09}", at.subsec_nanosecond())[..len].to_owned();
-        match c {
-            '\\' => out.push(chars.next()?),
-            '\'' | '"' => loop {
-                match chars.next()? {
-                    end if end == c => break,
-                    '\\' => out.push(chars.next()?),
-                    literal => out.push(literal),
-                }
-            },
-            'h' => out += &padded(at.hour())?,
-            'm' => out += &padded(at.minute())?,
-            's' => out += &padded(at.second())?,
-            'f' if len <= 7 => out += &fraction(),
-            'F' if len <= 7 => out += fraction().trim_end_matches('0'),
-            'd' if len <= 8 => out += &"0".repeat(len),
-            _ => return None,
-        }
-    }
-    Some(out)
-}
-
-/// A format of .NET's for moments, made of the letters that scripts use; `None`: another letter.
-fn moment_format(at: DateTime, pattern: &str) -> Option<String> {
-    let pattern = match pattern {
-        "d" => "M/d/yyyy",
-        "D" => "dddd, MMMM d, yyyy",
-        "s" => "yyyy-MM-ddTHH:mm:ss",
-        "t" => "h:mm tt",
-        "T" => "h:mm:ss tt",
-        "g" => "M/d/yyyy h:mm tt",
-        "G" => "M/d/yyyy h:mm:ss tt",
-        "u" => "yyyy-MM-dd HH:mm:ssZ",
-        other => other,
-    };
-    let mut out = String::new();
-    let mut rest = pattern;
-    while let Some(c) = rest.chars().next() {
-        if c == '\'' || c == '"' {
-            let end = rest[1..].find(c)?;
-            out += &rest[1..=end];
-            rest = &rest[end + 2..];
-            continue;
-        }
-        if c == '\\' {
-            let escaped = rest[1..].chars().next()?;
-            out.push(escaped);
-            rest = &rest[1 + escaped.len_utf8()..];
-            continue;
-        }
-        let len = rest.chars().take_while(|d| *d == c).count();
-        let hour12 = (at.hour() + 11) % 12 + 1;
-        let part = match (c, len) {
-            ('y', 4..) => at.strftime("%Y").to_string(),
-            ('y', 2) => at.strftime("%y").to_string(),
-            ('M', 4..) => at.strftime("%B").to_string(),
-            ('M', 3) => at.strftime("%b").to_string(),
-            ('M', 2) => at.strftime("%m").to_string(),
-            ('M', _) => at.month().to_string(),
-            ('d', 4..) => at.strftime("%A").to_string(),
-            ('d', 3) => at.strftime("%a").to_string(),
-            ('d', 2) => at.strftime("%d").to_string(),
-            ('d', _) => at.day().to_string(),
-            ('H', 2..) => at.strftime("%H").to_string(),
-            ('H', _) => at.hour().to_string(),
-            ('h', 2..) => format!("{hour12:02}"),
-            ('h', _) => hour12.to_string(),
-            ('m', 2..) => at.strftime("%M").to_string(),
-            ('m', _) => at.minute().to_string(),
-            ('s', 2..) => at.strftime("%S").to_string(),
-            ('s', _) => at.second().to_string(),
-            ('f', 1..=7) => format!("{:09}", at.subsec_nanosecond())[..len].to_owned(),
-            ('t', 2..) => (if at.hour() < 12 { "AM" } else { "PM" }).to_owned(),
-            (c, _) if c.is_alphabetic() && !matches!(c, 'T' | 'Z') => return None,
-            (c, len) => std::iter::repeat_n(c, len).collect(),
-        };
-        out += &part;
-        rest = &rest[len * c.len_utf8()..];
-    }
-    Some(out)
-}
-
-/// A number with commas between thousands.
-fn with_commas(digits: &str) -> String {
-    let mut out = String::new();
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(c);
-    }
-    out
-}
-
-/// A format of .NET's for numbers: N, F, D, P with digits, and patterns of `0`, `#`, `,` and `.`.
-fn number_format(n: f64, pattern: &str) -> Option<String> {
-    let letter = pattern.chars().next()?;
-    let standard = letter
-        .is_ascii_alphabetic()
-        .then(|| pattern.get(1..))
-        .flatten();
-    if let Some(digits) = standard {
-        let digits: Option<usize> = match digits {
-            "" => None,
-            digits => Some(digits.parse().ok().filter(|n| *n <= 99)?),
-        };
-        let places = digits.unwrap_or(2);
-        return Some(match letter.to_ascii_uppercase() {
-            'N' => grouped(n, places, true),
-            'F' => grouped(n, places, false),
-            'P' => format!("{}%", grouped(n * 100.0, places, true)),
-            'D' if n.fract() == 0.0 => {
-                let sign = if n < 0.0 { "-" } else { "" };
-                format!(
-                    "{sign}{:0>width$}",
-                    format!("{:.0}", n.abs()),
-                    width = digits.unwrap_or(1)
-                )
-            }
-            _ => return None,
-        });
-    }
-    let suffix = pattern.trim_start_matches(['0', '#', ',', '.']);
-    if suffix
-        .chars()
-        .any(|c| c.is_ascii_alphanumeric() || "#,.;'\\%".contains(c))
-        && suffix != "%"
-    {
-        return None;
-    }
-    let shape = &pattern[..pattern.len() - suffix.len()];
-    let (before, after) = shape.split_once('.').unwrap_or((shape, ""));
-    let n = if suffix == "%" { n * 100.0 } else { n };
-    let least = before.chars().filter(|c| *c == '0').count();
-    let (least_after, most) = (after.matches('0').count(), after.len());
-    let made = format!("{:.most$}", n.abs());
-    let (mut whole, fraction) = match made.split_once('.') {
-        Some((whole, fraction)) => (whole.to_owned(), fraction.to_owned()),
-        None => (made, String::new()),
-    };
-    if whole == "0" && least == 0 {
-        whole = String::new();
-    }
-    whole = format!("{whole:0>least$}");
-    if before.contains(',') {
-        whole = with_commas(&whole);
-    }
-    let kept = fraction.trim_end_matches('0').len().max(least_after);
-    let point = if kept > 0 { "." } else { "" };
-    let sign = if n < 0.0 { "-" } else { "" };
-    Some(format!("{sign}{whole}{point}{}{suffix}", &fraction[..kept]))
-}
-
-fn grouped(n: f64, places: usize, commas: bool) -> String {
-    let made = format!("{:.places$}", n.abs());
-    let (whole, fraction) = match made.split_once('.') {
-        Some((whole, fraction)) => (whole, format!(".{fraction}")),
-        None => (made.as_str(), String::new()),
-    };
-    let sign = if n < 0.0 { "-" } else { "" };
-    match commas {
-        true => format!("{sign}{}{fraction}", with_commas(whole)),
-        false => format!("{sign}{whole}{fraction}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -541,62 +311,5 @@ mod tests {
         assert_eq!(part("a", 2), Value::Null);
         assert_eq!(part("a.b.c.d.e", 1), Value::Null);
         assert_eq!(part("[a", 1), Value::Null);
-    }
-
-    #[test]
-    fn formats_are_those_of_the_documentation() {
-        let at = jiff::civil::date(2026, 3, 1).at(22, 5, 4, 120_000_000);
-        let moment = |pattern| moment_format(at, pattern);
-        assert_eq!(moment("yyyyMMdd_HHmmss").unwrap(), "20260301_220504");
-        assert_eq!(
-            moment("MM/dd/yyyy hh:mm tt").unwrap(),
-            "03/01/2026 10:05 PM"
-        );
-        assert_eq!(
-            moment("yyyy-MM-dd HH:mm:ss.fff").unwrap(),
-            "2026-03-01 22:05:04.120"
-        );
-        assert_eq!(moment("qq"), None);
-        let at = jiff::civil::date(1900, 1, 1).at(7, 35, 10, 500_000_000);
-        for (pattern, expected) in [
-            ("c", Some("07:35:10.5000000")),
-            ("t", Some("07:35:10.5000000")),
-            ("T", Some("07:35:10.5000000")),
-            ("", Some("07:35:10.5000000")),
-            ("g", Some("7:35:10.5")),
-            ("G", Some("0:07:35:10.5000000")),
-            ("h", None),
-            ("f", None),
-            ("%", None),
-            ("%%", None),
-            ("%h", Some("7")),
-            ("%hm", Some("735")),
-            ("h'h 'm\"m\"", Some("7h 35m")),
-            ("'h", None),
-            ("hh:mm", None),
-            ("hh mm", None),
-            (r"ss\.FFF", Some("10.5")),
-            (r"ss\.fff", Some("10.500")),
-            ("hhh", None),
-            ("ffffffff", None),
-            ("é", None),
-        ] {
-            assert_eq!(time_format(at, pattern).as_deref(), expected, "{pattern}");
-        }
-        let whole = jiff::civil::date(1900, 1, 1).at(7, 35, 0, 0);
-        let time = |pattern| time_format(whole, pattern).unwrap();
-        assert_eq!(
-            (time("c"), time("g")),
-            ("07:35:00".into(), "7:35:00".into())
-        );
-        assert_eq!(time("G"), "0:07:35:00.0000000");
-        let number = number_format;
-        assert_eq!(number(1_234_567.891, "N2").unwrap(), "1,234,567.89");
-        assert_eq!(number(1_234_567.0, "N0").unwrap(), "1,234,567");
-        assert_eq!(number(1_234_567.891, "#,##0.00").unwrap(), "1,234,567.89");
-        assert_eq!(number(7.0, "D3").unwrap(), "007");
-        assert_eq!(number(7.5, "00.##").unwrap(), "07.5");
-        assert_eq!(number(-0.25, "P0").unwrap(), "-25%");
-        assert_eq!(number(1.0, "x"), None);
     }
 }

@@ -32,6 +32,7 @@ mod top;
 mod windowed;
 
 pub(crate) use applock::{is_of_transaction, lock_name, lock_principal, lock_word};
+pub(in crate::query) use call::takes;
 pub(crate) use own::NESTING_MAX;
 pub(crate) use state::ROW_NUMBER;
 pub(crate) use tables::parts;
@@ -300,6 +301,7 @@ impl Translator<'_> {
     ) -> Result<(), Message> {
         let mut words = Vec::new();
         for order in orders(query)? {
+            top::check_place(&order.expr, selected.columns.len())?;
             let at = match &order.expr {
                 Expr::Value(value) => match &value.value {
                     Literal::Number(n, _) => n.parse::<usize>().ok().filter(|n| *n > 0),
@@ -685,6 +687,7 @@ impl Translator<'_> {
         (items, distinct): (&[Item], Option<&Select>),
         place: usize,
     ) -> Result<String, Message> {
+        top::check_place(&order.expr, items.len())?;
         let at = match &order.expr {
             Expr::Value(value) => match &value.value {
                 Literal::Number(n, _) => n.parse::<usize>().ok().and_then(|n| n.checked_sub(1)),

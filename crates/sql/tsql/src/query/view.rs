@@ -59,7 +59,8 @@ impl View {
         declared_columns(self.declared)
     }
 
-    /// Its rows for a database, if they are computed for one. `views`: the columns of the database's own views.
+    /// Its rows for a database, if they are computed for one. `views`: the columns of the database's own views, and of tables that no
+    /// script keeps there.
     pub(super) fn rows_of(
         &self,
         server: &Server,

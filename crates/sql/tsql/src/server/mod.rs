@@ -7,6 +7,7 @@
 //!
 //! Leaves to others: one session (`session.rs`), and statements (`statement`).
 
+mod checks;
 mod credentials;
 mod database;
 mod keys;

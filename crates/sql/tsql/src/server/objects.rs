@@ -36,9 +36,17 @@ pub(crate) const FUNCTIONS: [&str; 3] = ["FN", "IF", "TF"];
 pub(super) const FIRST_ID: i64 = 1_000_001;
 
 /// The database whose objects last as long as the program: its tables are those whose names begin with `##`.
-pub(super) const VOLATILE: &str = "tempdb";
+pub(crate) const VOLATILE: &str = "tempdb";
 /// The number of the first object there, far above those of a catalog.
 pub(super) const VOLATILE_FIRST: i64 = 1_900_000_001;
+
+/// The name of a procedure or function as messages and ERROR_PROCEDURE have it: with its schema, but for those of a session.
+pub(crate) fn shown_name(object: &CatalogObject) -> Arc<str> {
+    match object.name.starts_with('#') {
+        true => object.name.as_str().into(),
+        false => format!("dbo.{}", object.name).into(),
+    }
+}
 
 pub(super) fn is_volatile(object: &CatalogObject) -> bool {
     object.database.eq_ignore_ascii_case(VOLATILE)

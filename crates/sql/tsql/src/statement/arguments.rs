@@ -1,9 +1,10 @@
 //! The arguments of a procedure call, and the parameters that a text declares.
 
 use super::type_of;
+use crate::kinds::TypePlace;
 use crate::message::{self, Message};
 use crate::query;
-use crate::syntax::{Statement, parse};
+use crate::syntax::{Fragment, Statement, parse};
 use crate::value::{Type, Value};
 
 /// One argument.
@@ -12,6 +13,8 @@ pub struct ArgumentValue {
     pub(super) name: Option<String>,
     /// `None`: DEFAULT.
     pub(super) value: Option<Value>,
+    /// The type of the variable that has it; `None`: a literal.
+    pub(super) kind: Option<Type>,
     /// The variable that receives an output.
     pub(super) output: Option<String>,
 }
@@ -52,8 +55,23 @@ impl Arguments {
     }
 }
 
+/// A parameter that a text declares, by its name in lower case.
+pub(super) struct DeclaredParameter {
+    pub name: String,
+    /// As it was written.
+    pub shown: String,
+    pub kind: Type,
+    pub default: Option<Fragment>,
+}
+
 /// The parameters that a text declares (`@a int, @b nvarchar(9) OUTPUT`), by their names in lower case.
 pub(super) fn parameters_of(declared: &str) -> Result<Vec<(String, Type)>, Message> {
+    let all = declared_parameters(declared)?.into_iter();
+    Ok(all.map(|one| (one.name, one.kind)).collect())
+}
+
+/// The same with their defaults (`@a int = 5`).
+pub(super) fn declared_parameters(declared: &str) -> Result<Vec<DeclaredParameter>, Message> {
     if declared.trim().is_empty() {
         return Ok(Vec::new());
     }
@@ -65,8 +83,14 @@ pub(super) fn parameters_of(declared: &str) -> Result<Vec<(String, Type)>, Messa
             return Err(message::SYNTAX.with(&[&declared]));
         };
         for declaration in all {
-            let kind = type_of(&declaration.kind)?;
-            found.push((declaration.variable.to_lowercase(), kind));
+            let place = TypePlace::Variable(&declaration.variable, found.len() + 1);
+            let kind = type_of(&declaration.kind, place)?;
+            found.push(DeclaredParameter {
+                name: declaration.variable.to_lowercase(),
+                shown: declaration.variable.clone(),
+                kind,
+                default: declaration.value.clone(),
+            });
         }
     }
     Ok(found)

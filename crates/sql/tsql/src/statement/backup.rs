@@ -16,7 +16,7 @@ use longshore_media::device::DeviceClass;
 use longshore_media::{Container, DeviceSpec, Disposition, MediaSet};
 use longshore_pipeline::{
     Against, BackupReport, BackupRequest, BaseRequest, LogPlace, LogRequest, OnChange, Report,
-    Request, ServerSettings, SourceError, SourceSpec, pages,
+    Request, ServerSettings, SourceError, SourceSpec, pages, unarchived,
 };
 
 use super::device::{DEVICES_MAX, devices, is_readable, reach, recorded};
@@ -31,7 +31,7 @@ use crate::refusal;
 use crate::server::Database;
 use crate::session::Session;
 use crate::sink::Command;
-use crate::syntax::{Applies, Backup, BackupWhat, Name};
+use crate::syntax::{Applies, Backup, BackupWhat, Device, Name};
 
 const DAY_US: i64 = 86_400_000_000;
 
@@ -95,24 +95,84 @@ fn one(session: &mut Session, backup: &Backup, out: &mut Out) -> Flow {
     if !parts.is_empty() {
         return Err(refused(FILES_AND_GROUPS, WHOLE_BACKUP).into());
     }
-    let devices = devices(session, &backup.to, &backup.options)?;
-    check_ground(session, &devices)?;
     check_mirrors(backup)?;
+    // Mirrors are devices of the same class, which statements may reach.
+    let named: Vec<Device> = named(backup).cloned().collect();
+    let devices = devices(session, &named, &backup.options)?;
+    check_ground(session, &devices)?;
     let options = Options::of(session, &backup.options, statement, &devices)?;
+    check_mirrored(backup, &options)?;
     make_directories(session, &devices);
-    let devices = match options.part_bytes {
+    let mut devices: Vec<DeviceSpec> = match options.part_bytes {
         Some(bytes) => devices.into_iter().map(|d| in_parts_of(d, bytes)).collect(),
         None => devices,
     };
+    let mirrors = devices.split_off(backup.to.len());
     let settings = server_settings(session);
     let encrypt_to = encryption::recipients(session, &options, out)?;
     let mut request = lower(session, &database, devices, &options, &settings)?;
     request.encrypt_to = encrypt_to;
+    let mirrors = mirrors.chunks(backup.to.len());
+    request.mirrors = mirrors.map(<[DeviceSpec]>::to_vec).collect();
     if is_log {
+        check_archived(session, &database)?;
         request.log = Some(log(session, &database)?);
     }
     let report = run(session, &database, &request, &options, out)?;
+    note_names(session, backup, (&request, &report), out)?;
     say_end(session, &database, &request, &options, &report, out)
+}
+
+/// Refuses a log backup whose WAL nobody archives, in the words of `longshore backup`.
+fn check_archived(session: &Session, database: &Database) -> Result<(), Message> {
+    let (SourceSpec::Postgres(server), Some(archive)) = (&database.source, &database.wal) else {
+        return Ok(());
+    };
+    let storage = &*session.server.setup.context.storage;
+    match unarchived(storage, server, archive) {
+        None => Ok(()),
+        Some(why) => {
+            let text = format!(
+                "{why}: set archive_mode = on, which needs a restart, and archive_command (`longshore wal push %p \
+                 --database {}`); or run `longshore wal receive`",
+                database.name
+            );
+            Err(message::OWN.with(&[&text]))
+        }
+    }
+}
+
+/// The devices that a statement names, those of its mirrors last.
+fn named(backup: &Backup) -> impl Iterator<Item = &Device> {
+    backup.to.iter().chain(backup.mirrors.iter().flatten())
+}
+
+/// Notes in the history which of the devices were named by logical ones. A history that cannot be changed is told, and fails
+/// nothing.
+fn note_names(
+    session: &Session,
+    backup: &Backup,
+    (request, report): (&BackupRequest, &BackupReport),
+    out: &mut Out,
+) -> Flow {
+    let mut logical = Vec::new();
+    for (device, spec) in named(backup).zip(request.all_devices()) {
+        if let (Device::Logical(name), DeviceSpec::File(path)) = (device, spec) {
+            logical.push((path.display().to_string(), session.name_of(name)?));
+        }
+    }
+    if logical.is_empty() || session.server.known_catalog().is_none() || report.run.history_failed {
+        return Ok(());
+    }
+    let catalog = session.server.catalog();
+    let noted = catalog.and_then(|catalog| {
+        let noted = catalog.name_devices(report.media_set, &logical);
+        noted.map_err(|e| message::OWN.with(&[&e]))
+    });
+    match noted {
+        Ok(()) => Ok(()),
+        Err(refused) => Ok(out.say(message::WARNING.with(&[&refused.text]))?),
+    }
 }
 
 fn in_parts_of(device: DeviceSpec, bytes: u64) -> DeviceSpec {
@@ -184,26 +244,39 @@ pub(super) fn database(session: &Session, name: &str) -> Result<Database, Messag
 /// Why a part of a database is not backed up.
 const WHOLE_BACKUP: &str = "a database is always backed up whole: the sources have no filegroups";
 
-/// Errors: 3010, 3205, 3218 with its reason.
-fn check_mirrors(backup: &Backup) -> Result<(), Vec<Message>> {
+/// The most mirrors of a media set, as in SQL Server.
+const MIRRORS_MAX: usize = 3;
+
+/// Errors: 3010, 3205, and 50000 for more mirrors.
+fn check_mirrors(backup: &Backup) -> Result<(), Message> {
     let all: usize = backup.mirrors.iter().map(Vec::len).sum();
     if backup.to.len() + all > DEVICES_MAX {
-        return Err(vec![message::TOO_MANY_DEVICES.with(&[&DEVICES_MAX])]);
+        return Err(message::TOO_MANY_DEVICES.with(&[&DEVICES_MAX]));
     }
     if backup.mirrors.iter().any(|m| m.len() != backup.to.len()) {
-        return Err(vec![message::MIRROR_UNEVEN.plain()]);
+        return Err(message::MIRROR_UNEVEN.plain());
     }
-    match backup.mirrors.is_empty() {
-        true => Ok(()),
-        false => {
+    match backup.mirrors.len() {
+        0..=MIRRORS_MAX => Ok(()),
+        count => {
             let text =
-                "MIRROR TO: this version writes each set once; run a second BACKUP WITH COPY_ONLY";
-            Err(vec![
-                message::MIRROR_EDITION.plain(),
-                message::DETAIL.with(&[&text]),
-            ])
+                format!("MIRROR TO: a media set has at most {MIRRORS_MAX} mirrors, not {count}");
+            Err(message::OWN.with(&[&text]))
         }
     }
+}
+
+/// Errors: 50000 for mirrors of media that are not formatted, or have parity.
+fn check_mirrored(backup: &Backup, options: &Options) -> Result<(), Message> {
+    let text = match (backup.mirrors.is_empty(), options.format, options.parity) {
+        (true, _, _) | (false, true, 0) => return Ok(()),
+        (false, false, _) => {
+            "MIRROR TO needs WITH FORMAT: this version begins mirrored media, and adds nothing to them; name new devices, or \
+             add FORMAT, which replaces what is on these"
+        }
+        (false, true, _) => "MIRROR TO and PARITY exclude each other: leave out one of them",
+    };
+    Err(message::OWN.with(&[&text]))
 }
 
 /// Refuses a backup onto, into or over the files of a database, the catalog or a PostgreSQL data directory: 3201.
@@ -271,11 +344,13 @@ fn lower(
         (false, true) => Disposition::Init { skip: options.skip },
         (false, false) => Disposition::Append,
     };
-    // The set before it decides the options that the statement leaves open.
     let before = match disposition {
-        Disposition::Append => standing(session, &devices),
-        _ => None,
+        Disposition::Format => None,
+        _ => standing(session, &devices),
     };
+    check_alone(session, before.as_ref())?;
+    // The set before it decides the options that the statement leaves open.
+    let before = before.filter(|_| disposition == Disposition::Append);
     let (algorithm, level) = codec(database, options, settings, defaults, before.as_ref());
     let base = match options.differential {
         true => Some(base(session, database, &devices)?),
@@ -388,6 +463,22 @@ fn standing(session: &Session, devices: &[DeviceSpec]) -> Option<MediaSet> {
     // An object is not appended to.
     let files = opened.iter().all(|d| d.class() == DeviceClass::File);
     files.then(|| MediaSet::open(&opened).ok()).flatten()
+}
+
+/// Refuses to change one of several mirrors, by the history: the others would be left behind. A history that cannot be read
+/// knows of none. Errors: 50000.
+fn check_alone(session: &Session, before: Option<&MediaSet>) -> Result<(), Message> {
+    let Some(media) = before else {
+        return Ok(());
+    };
+    match media::mirror_count(session, media.header(0).media_set) > 1 {
+        false => Ok(()),
+        true => {
+            let text = "these media were begun with MIRROR TO, and this version adds nothing to such media: name new devices, or \
+                        use WITH FORMAT, which replaces what is on them";
+            Err(message::OWN.with(&[&text]))
+        }
+    }
 }
 
 /// Algorithm and level: the statement's, otherwise the media's, otherwise those of settings and configuration.

@@ -653,5 +653,7 @@ pub(super) fn show(
     let count = sqlite.run_first(session.rows_max(), &plan, &mut |row| {
         Ok(out.sink.row(&row)?)
     })?;
+    // SQL Server's procedures say nothing of the NULLs that their own queries pass over.
+    out.notices.take();
     Ok(out.done(Command::Execute, Some(count))?)
 }

@@ -41,7 +41,7 @@ const TRIES_MAX: usize = 50;
 /// A row as a statement gives it: a value for some of the columns.
 pub(super) type GivenRow = Vec<(usize, Value)>;
 
-/// A value in a column's type. Errors: 2628 where a text would be cut.
+/// A value in a column's type. Errors: 2628 where a text would be cut, and nobody said that it may be.
 pub(super) fn fitted(
     value: &Value,
     from: Type,
@@ -56,7 +56,7 @@ pub(super) fn fitted(
         (Value::Binary(before), Value::Binary(after)) => before.len() > after.len(),
         _ => false,
     };
-    match is_cut {
+    match is_cut && !target.cuts {
         true => Err(message::VALUE_TRUNCATED.with(&[&target.full, &column.name, &fits])),
         false => Ok(fits),
     }
@@ -96,6 +96,16 @@ pub(super) fn places(
             Err(message::IDENTITY_MISSING.with(&[&target.short()]))
         }
         _ => Ok(places),
+    }
+}
+
+/// Without a list of columns there is no value for the column that numbers rows, whatever IDENTITY_INSERT says. Errors: 8101.
+fn check_listed(target: &ChangedTable, has_names: bool, count: usize) -> Result<(), Message> {
+    let columns = target.shape.columns.iter();
+    let plain = columns.filter(|column| column.computed.is_none()).count();
+    match !has_names && target.shape.identity().is_some() && count == plain {
+        true => Err(message::IDENTITY_UNLISTED.with(&[&target.short()])),
+        false => Ok(()),
     }
 }
 
@@ -191,6 +201,7 @@ fn is_about_definition(messages: &[Message]) -> bool {
 }
 
 pub(crate) fn insert(session: &mut Session, insert: &Insert, out: &mut Out) -> Flow {
+    session.begin_implicitly();
     match insert.source {
         // Its statements have effects of their own.
         InsertSource::Execute(_) => terminated(insert_rows(session, insert, out)),
@@ -233,6 +244,7 @@ fn insert_rows(session: &mut Session, insert: &Insert, out: &mut Out) -> Flow {
                     true => message::VALUES_FEWER,
                     false => message::VALUES_NOT_COLUMNS,
                 };
+                check_listed(&target, has_names, row.len())?;
                 match row.len() {
                     n if n < count => return Err(fewer(has_names).plain().into()),
                     n if n > count && has_names => {
@@ -254,6 +266,7 @@ fn insert_rows(session: &mut Session, insert: &Insert, out: &mut Out) -> Flow {
             if !plan.assigns.is_empty() {
                 return Err(message::ASSIGNS_AND_ROWS.plain().into());
             }
+            check_listed(&target, has_names, plan.columns.len())?;
             match plan.columns.len() {
                 n if n == count => {}
                 _ if !has_names => return Err(message::VALUES_NOT_COLUMNS.plain().into()),
@@ -320,6 +333,8 @@ struct Capture<'a, 'b> {
     kinds: Vec<Type>,
     collected: &'a mut Collected<'b>,
     refused: Option<Message>,
+    /// The statement about media whose rows were refused.
+    ended: Option<&'static str>,
 }
 
 impl Sink for Capture<'_, '_> {
@@ -343,7 +358,17 @@ impl Sink for Capture<'_, '_> {
         self.outer.message(message)
     }
 
-    fn done(&mut self, _done: DoneEvent) -> Result<(), ReceiverGone> {
+    fn done(&mut self, done: DoneEvent) -> Result<(), ReceiverGone> {
+        let ended = match done.command {
+            Command::RestoreHeaderOnly => "RESTORE HEADERONLY",
+            Command::RestoreFileListOnly => "RESTORE FILELIST",
+            // The others follow these.
+            Command::MediaRows => "RESTORE LABELONLY",
+            _ => return Ok(()),
+        };
+        if self.refused.is_some() {
+            self.ended = Some(ended);
+        }
         Ok(())
     }
 }
@@ -359,6 +384,7 @@ fn execute_into(
         kinds: Vec::new(),
         collected,
         refused: None,
+        ended: None,
     };
     let mut inner = Out {
         sink: &mut capture,
@@ -368,14 +394,19 @@ fn execute_into(
         last_error: out.last_error,
         returned: None,
         procedure: out.procedure.clone(),
+        notices: out.notices.clone(),
     };
     let ran = session.execute(&executed.statement, &mut inner);
     (out.outcome, out.last_error) = (inner.outcome, inner.last_error);
     ran?;
-    match capture.refused {
-        Some(refused) => Err(refused.into()),
-        None => Ok(()),
-    }
+    let Some(refused) = capture.refused else {
+        return Ok(());
+    };
+    let ended = capture
+        .ended
+        .map(|what| message::TERMINATING.with(&[&what]));
+    let all: Vec<Message> = std::iter::once(refused).chain(ended).collect();
+    Err(all.into())
 }
 
 /// Gives rows the values that the statement does not, and puts them into the table.
@@ -700,12 +731,12 @@ fn selected(session: &mut Session, plan: &QueryPlan) -> Result<Vec<(i64, TableRo
 }
 
 /// The query of a statement's rows: their numbers, then the values.
-struct RowQuery<'a> {
-    with: Option<&'a Fragment>,
-    top: Option<&'a Top>,
-    table: &'a [String],
-    values: Vec<String>,
-    rest: Option<&'a Fragment>,
+pub(super) struct RowQuery<'a> {
+    pub with: Option<&'a Fragment>,
+    pub top: Option<&'a Top>,
+    pub table: &'a [String],
+    pub values: Vec<String>,
+    pub rest: Option<&'a Fragment>,
 }
 
 impl RowQuery<'_> {
@@ -729,7 +760,11 @@ impl RowQuery<'_> {
     }
 
     /// The plan, and the table whose rows it names.
-    fn plan(&self, session: &Session, line: u32) -> Result<(QueryPlan, ChangedTable), Message> {
+    pub(super) fn plan(
+        &self,
+        session: &Session,
+        line: u32,
+    ) -> Result<(QueryPlan, ChangedTable), Message> {
         let last = self.table.last().cloned().unwrap_or_default();
         let read = |text: String| {
             let query = Fragment::at_line(text, line);
@@ -1096,6 +1131,7 @@ fn quietly_insert(
         last_error: out.last_error,
         returned: None,
         procedure: out.procedure.clone(),
+        notices: out.notices.clone(),
     };
     finish_insert(session, target, rows, None, &mut inner)
 }
@@ -1124,11 +1160,15 @@ impl Sink for Quiet {
 /// Puts the rows of a SELECT into a table that was just made of its columns.
 pub(super) fn fill(
     session: &mut Session,
-    name: &[String],
+    (name, made): (&[String], TableId),
     plan: &QueryPlan,
     out: &mut Out,
 ) -> Flow {
     let target = find(session, name)?;
+    // Another session may have put another table in its place.
+    if target.id != made {
+        return Err(message::object_unknown(&name.join(".")).into());
+    }
     // A column that numbers rows gets its values here.
     let identity = target.shape.identity().map(|(place, ..)| place);
     let all = 0..target.shape.columns.len();

@@ -3,7 +3,7 @@
 //! Invariants
 //! - Nothing is written to the database: repairs are refused by name (50002).
 //! - Damage is an error (severity 16) for each finding, in the engine's words; then 8989 counts them, also under
-//!   NO_INFOMSGS.
+//!   NO_INFOMSGS. Under TABLERESULTS they are rows, and no errors.
 //! - Memory is bounded: up to [`FINDINGS_MAX`] findings are told.
 //!
 //! Leaves to others: the check itself (`longshore-pipeline`).
@@ -20,19 +20,47 @@ use crate::server::Database;
 use crate::session::Session;
 use crate::sink::Command;
 use crate::syntax::Dbcc;
-use crate::value::{Type, Value};
+use crate::value::{Column, Type, Value};
 
 /// The most findings that are told.
 const FINDINGS_MAX: u32 = 1000;
 
 /// Options that change nothing here: all findings are told, and no snapshot is made that locks could spare.
-const ACCEPTED: [&str; 6] = [
+const ACCEPTED: [&str; 7] = [
     "ALL_ERRORMSGS",
     "DATA_PURITY",
     "EXTENDED_LOGICAL_CHECKS",
     "MAXDOP",
     "NO_INFOMSGS",
+    "TABLERESULTS",
     "TABLOCK",
+];
+
+/// The columns of TABLERESULTS. Of a finding its text alone is known here.
+const RESULTS: [(&str, Type); 23] = [
+    ("Error", Type::Int),
+    ("Level", Type::Int),
+    ("State", Type::Int),
+    ("MessageText", Type::NVarChar(None)),
+    ("RepairLevel", Type::nvarchar(128)),
+    ("Status", Type::Int),
+    ("DbId", Type::Int),
+    ("DbFragId", Type::Int),
+    ("ObjectId", Type::Int),
+    ("IndexId", Type::Int),
+    ("PartitionId", Type::BigInt),
+    ("AllocUnitId", Type::BigInt),
+    ("RidDbId", Type::Int),
+    ("RidPruId", Type::Int),
+    ("File", Type::Int),
+    ("Page", Type::Int),
+    ("Slot", Type::Int),
+    ("RefDbId", Type::Int),
+    ("RefPruId", Type::Int),
+    ("RefFile", Type::Int),
+    ("RefPage", Type::Int),
+    ("RefSlot", Type::Int),
+    ("Allocation", Type::Int),
 ];
 
 /// The result of an engine's own check.
@@ -48,7 +76,10 @@ pub(super) fn check_database(session: &mut Session, dbcc: &Dbcc, out: &mut Out) 
     let name = database_name(session, dbcc)?;
     check_system(session, &name, "DBCC CHECKDB")?;
     let database = database(session, &name)?;
+    let start_us = session.server.now_us();
     let checked = check(session, &database, depth)?;
+    let is_sound = checked.findings.is_empty();
+    session.server.record_check(&database, start_us, is_sound);
     let (engine, found) = (checked.engine, checked.findings);
     let quiet = dbcc.options.iter().any(|(o, _)| o == "NO_INFOMSGS");
     let mut said = Vec::new();
@@ -79,16 +110,39 @@ pub(super) fn check_database(session: &mut Session, dbcc: &Dbcc, out: &mut Out) 
             [&"CHECKDB", &allocation, &consistency, &database.name];
         said.push(message::CHECK_FOUND.with(&values));
     }
+    let as_rows = dbcc.options.iter().any(|(o, _)| o == "TABLERESULTS");
+    if as_rows {
+        show(session, &database, &said, out)?;
+        said.clear();
+    }
     if !quiet {
         said.push(message::DBCC_DONE.plain());
     }
-    if !found.is_empty() {
+    if !found.is_empty() && !as_rows {
         return Err(said.into());
     }
     for message in said {
         out.say(message)?;
     }
     Ok(out.done(Command::Other, None)?)
+}
+
+/// The answer of the check, a row for each message.
+fn show(session: &Session, database: &Database, said: &[Message], out: &mut Out) -> Flow {
+    let columns = RESULTS.map(|(name, kind)| Column::new(name, kind));
+    out.sink.columns(&columns)?;
+    let number = query::database_number(&session.server, &database.name);
+    let number = number.map_or(Value::Null, Value::Int);
+    for message in said {
+        let mut row = vec![Value::Null; columns.len()];
+        row[0] = Value::Int(message.number.into());
+        row[1] = Value::Int(message.severity.into());
+        row[2] = Value::Int(message.state.into());
+        row[3] = Value::text(message.text.as_str());
+        row[6] = number.clone();
+        out.sink.row(&row)?;
+    }
+    Ok(out.done(Command::Select, Some(said.len() as u64))?)
 }
 
 /// Has the database's own engine check it.

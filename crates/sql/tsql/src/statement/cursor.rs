@@ -124,6 +124,9 @@ pub(crate) fn open(session: &mut Session, name: &CursorName) -> Flow {
             session.query_context().give_back(sqlite, &plan);
             ran.map(drop)
         }
+        Err(refused) if refused.number == message::DEFINITION_CHANGED.number => {
+            Err(message::CURSOR_SCHEMA.plain().into())
+        }
         Err(refused) => Err(refused.into()),
     };
     session.leave();

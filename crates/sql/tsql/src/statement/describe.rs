@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::arguments::{Arguments, parameters_of};
 use crate::flow::{Flow, Out, Variable};
+use crate::kinds::TypePlace;
 use crate::message::{self, Message};
 use crate::query::{self, QueryContext};
 use crate::session::Session;
@@ -234,7 +235,7 @@ fn hoisted(
         match &located.statement {
             Statement::Declare(declared) => {
                 for one in declared {
-                    let kind = super::type_of(&one.kind)?;
+                    let kind = super::type_of(&one.kind, TypePlace::Variable(&one.variable, 1))?;
                     let value = Value::Null;
                     variables.insert(one.variable.to_lowercase(), Variable { kind, value });
                 }

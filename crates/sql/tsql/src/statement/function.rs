@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 
 use crate::flow::{Out, Outcome, Stop, Variable};
+use crate::kinds::TypePlace;
 use crate::message::{self, Message};
 use crate::query::{self, FunctionCall, NESTING_MAX, packed_rows, stored, typed_value};
 use crate::session::Session;
@@ -24,7 +25,10 @@ use crate::value::{Column, Value};
 use crate::variables::{Sum, bytes};
 
 use super::change::Quiet;
-use super::type_of;
+use super::{type_of, type_of_parameter};
+
+/// The value that a function returns.
+const RETURNED: TypePlace = TypePlace::Variable("", 0);
 
 /// Checks what a function or a view says. Errors: 443, 444, 455, 557; names of a view that are not there, 1033, 4506, 4508, 4511.
 pub(super) fn check(session: &Session, routine: &Routine) -> Result<(), Message> {
@@ -42,8 +46,8 @@ pub(super) fn check(session: &Session, routine: &Routine) -> Result<(), Message>
         }
         RoutineKind::Inline(query) => {
             let mut variables = crate::variables::Variables::default();
-            for parameter in &routine.parameters {
-                let kind = type_of(&parameter.kind)?;
+            for (i, parameter) in routine.parameters.iter().enumerate() {
+                let kind = type_of_parameter(i, parameter)?;
                 let value = Value::Null;
                 variables.declare(&parameter.name, Variable { kind, value })?;
             }
@@ -56,7 +60,7 @@ pub(super) fn check(session: &Session, routine: &Routine) -> Result<(), Message>
             check_columns(&plan.columns, &[], routine)
         }
         RoutineKind::Scalar { returns, .. } => {
-            type_of(returns)?;
+            type_of(returns, RETURNED)?;
             body(&routine.body)
         }
         RoutineKind::Rows { .. } => body(&routine.body),
@@ -248,8 +252,8 @@ pub(crate) fn run(call: &FunctionCall, values: &[Value]) -> Result<Value, Messag
     }
     let mut variables = BTreeMap::new();
     let mut has_null = false;
-    for (parameter, value) in routine.parameters.iter().zip(values) {
-        let kind = type_of(&parameter.kind)?;
+    for (i, (parameter, value)) in routine.parameters.iter().zip(values).enumerate() {
+        let kind = type_of_parameter(i, parameter)?;
         let value = typed_value(value.clone(), kind)?;
         has_null |= value.is_null();
         variables.insert(parameter.name.to_lowercase(), Variable { kind, value });
@@ -264,11 +268,12 @@ pub(crate) fn run(call: &FunctionCall, values: &[Value]) -> Result<Value, Messag
         last_error: 0,
         returned: None,
         procedure: None,
+        notices: session.sqlite.notices().clone(),
     };
     let done = match &routine.kind {
         RoutineKind::Scalar { strict: true, .. } if has_null => return Ok(Value::Null),
         RoutineKind::Scalar { returns, .. } => {
-            session.function = Some((type_of(returns)?, Value::Null));
+            session.function = Some((type_of(returns, RETURNED)?, Value::Null));
             let ran = session.function_body(call, variables, &mut out, |_| Ok(()));
             ran.and_then(|()| {
                 let value = session
@@ -290,8 +295,8 @@ pub(crate) fn run(call: &FunctionCall, values: &[Value]) -> Result<Value, Messag
             })
         }
         RoutineKind::Inline(query) => session.function_body(call, variables, &mut out, |session| {
-            let plan = query::prepare(&session.query_context(), query)?;
-            let sqlite = session.query_context().sqlite(&plan)?;
+            let context = session.query_context();
+            let (plan, sqlite) = context.planned(|| query::prepare(&context, query))?;
             let mut made = MadeValue::default();
             sqlite.run(&plan, &mut |row| Ok(made.add(row)?))?;
             Ok(packed_rows(made.rows))

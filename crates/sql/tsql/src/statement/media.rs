@@ -147,6 +147,8 @@ fn columns(of: &[(&str, Type)]) -> Vec<Column> {
 }
 
 type OpenedMedia = Vec<Arc<dyn BackupDevice>>;
+/// A way of opening a media set.
+type Opening = fn(&[Arc<dyn BackupDevice>]) -> Result<MediaSet, longshore_media::Error>;
 
 pub(super) fn open(session: &Session, devices: &[DeviceSpec]) -> OpenedMedia {
     let storage = &session.server.setup.context.storage;
@@ -160,12 +162,30 @@ pub(super) fn media(
     devices: &[DeviceSpec],
     options: &Options,
 ) -> Result<MediaSet, Vec<Message>> {
+    media_by(MediaSet::open, session, devices, options)
+}
+
+/// The same for those who only describe the media: any of the stripes will do.
+fn described(
+    session: &Session,
+    devices: &[DeviceSpec],
+    options: &Options,
+) -> Result<MediaSet, Vec<Message>> {
+    media_by(MediaSet::open_any, session, devices, options)
+}
+
+fn media_by(
+    way: Opening,
+    session: &Session,
+    devices: &[DeviceSpec],
+    options: &Options,
+) -> Result<MediaSet, Vec<Message>> {
     if devices.contains(&DeviceSpec::Nul) {
         let missing = "2(The system cannot find the file specified.)";
         return Err(vec![message::CANNOT_OPEN.with(&[&"NUL", &missing])]);
     }
     let opened = open(session, devices);
-    let media = MediaSet::open(&opened).map_err(|e| refusal::media(&e))?;
+    let media = way(&opened).map_err(|e| refusal::media(&e))?;
     let media = media.with_keyring(&session.context().keyring);
     check_name(media.header(0), media.device(0), options)?;
     Ok(media)
@@ -222,16 +242,18 @@ fn moment(unix_us: i64, zone: i16) -> Value {
     let quarters = if zone == ZONE_UNKNOWN { 0 } else { zone };
     let seconds = i32::from(quarters) * 900;
     let offset = jiff::tz::Offset::from_seconds(seconds).unwrap_or(jiff::tz::Offset::UTC);
-    match jiff::Timestamp::from_millisecond(unix_us.div_euclid(1000)) {
+    // In whole seconds, as msdb has it: a datetime has no milliseconds but 0, 3 and 7.
+    match jiff::Timestamp::from_second(unix_us.div_euclid(1_000_000)) {
         Ok(at) => Value::DateTime(offset.to_datetime(at)),
         Err(_) => Value::Null,
     }
 }
 
-fn lsn(n: u64) -> Value {
-    match n {
-        0 => Value::Null,
-        n => Value::decimal(n),
+/// An LSN. A database without WAL has the moment in its place, as in msdb.
+fn place(lsn: u64, unix_us: i64) -> Value {
+    match lsn {
+        0 => Value::decimal(u64::try_from(unix_us).unwrap_or(0)),
+        lsn => Value::decimal(lsn),
     }
 }
 
@@ -255,7 +277,7 @@ pub(super) fn header_only(
     options: &Options,
     out: &mut Out,
 ) -> Flow {
-    let media = media(session, devices, options)?;
+    let media = described(session, devices, options)?;
     let sets = media.sets().map_err(|e| refusal::media(&e))?;
     let damaged = media.damaged().map_err(|e| refusal::media(&e))?;
     if let Some(position) = options.position
@@ -347,9 +369,9 @@ fn header_row(
         Value::Null,
         Value::Null,
         plain,
-        lsn(header.log.first_lsn),
-        trailer.map_or(Value::Null, |t| lsn(t.log.last_lsn)),
-        lsn(header.log.first_lsn),
+        place(header.log.first_lsn, header.start_us),
+        trailer.map_or(Value::Null, |t| place(t.log.last_lsn, t.finish_us)),
+        place(header.log.first_lsn, header.start_us),
         Value::Null,
         moment(header.start_us, zone),
         trailer.map_or(Value::Null, |t| moment(t.finish_us, zone)),
@@ -408,15 +430,17 @@ pub(super) fn file_list_only(
     options: &Options,
     out: &mut Out,
 ) -> Flow {
-    let media = media(session, devices, options)?;
+    let media = described(session, devices, options)?;
     let position = options.position.unwrap_or(1);
     let set = media.set(position).map_err(|e| refusal::media(&e))?;
     let list = file_list(&media, position).map_err(|e| refusal::media(&e))?;
+    let part = Part::of(&media, &set);
     out.sink.columns(&columns(FILE_LIST))?;
     let mut rows = 0;
     for (path, file) in list.iter() {
         rows += 1;
-        let sizes = (file.len_bytes, file.data_bytes);
+        let data = part.as_ref().map_or(Some(file.data_bytes), |p| p.data);
+        let sizes = (Some(file.len_bytes), data);
         let row = file_row(&set, &path.display().to_string(), sizes, rows);
         out.sink.row(&row)?;
     }
@@ -429,17 +453,76 @@ pub(super) fn file_list_only(
             };
             rows += 1;
             let name = entry.path.display().to_string();
-            closed = out
-                .sink
-                .row(&file_row(&set, &name, (entry.len, entry.len), rows));
+            let data = part.as_ref().map_or(Some(entry.len), |p| p.data);
+            let sizes = (Some(entry.len), data);
+            closed = out.sink.row(&file_row(&set, &name, sizes, rows));
         };
         media
             .items(position, each)
             .map_err(|e| refusal::media(&e))?;
         closed?;
     }
+    if let Some(name) = part.as_ref().and_then(|p| p.only_file(&set))
+        && rows == 0
+    {
+        rows = 1;
+        let sizes = part.as_ref().map_or((None, None), |p| (p.len, p.data));
+        out.sink.row(&file_row(&set, name, sizes, rows))?;
+    }
     out.done(Command::MediaRows, Some(rows))?;
+    if let Some(part) = part.filter(|part| part.files > rows) {
+        out.say(message::WARNING.with(&[&part.unlisted(rows)]))?;
+    }
     Ok(out.done(Command::RestoreFileListOnly, None)?)
+}
+
+/// The facts of a set that stripes tell of whose media set is not all there.
+struct Part {
+    /// Files of the set.
+    files: u64,
+    /// The bytes of the set's only file, and those of them in the set; `None`: other stripes have parts of them.
+    len: Option<u64>,
+    data: Option<u64>,
+    /// The families that are not there.
+    absent: Vec<u16>,
+}
+
+impl Part {
+    /// `None`: the media are whole.
+    fn of(media: &MediaSet, set: &SetSummary) -> Option<Part> {
+        if media.absent().is_empty() {
+            return None;
+        }
+        let files = set.trailer.as_ref().map_or(0, |t| t.files_total);
+        let plain = set.trailer.as_ref().map(|t| t.plain_bytes_total);
+        let data = plain.filter(|_| files == 1);
+        let is_full = set.header.backup_type == BackupType::Database;
+        Some(Part {
+            files,
+            len: data.filter(|_| is_full),
+            data,
+            absent: media.absent().to_vec(),
+        })
+    }
+
+    /// The name of the set's only file, which no block on these stripes says, but the header: a SQLite database's.
+    fn only_file<'a>(&self, set: &'a SetSummary) -> Option<&'a str> {
+        let path = set.header.origin.strip_prefix("sqlite:")?;
+        let name = std::path::Path::new(path).file_name()?;
+        name.to_str().filter(|_| self.files == 1)
+    }
+
+    /// The files that have no row.
+    fn unlisted(&self, rows: u64) -> String {
+        let absent: Vec<_> = self.absent.iter().map(|f| format!("family {f}")).collect();
+        format!(
+            "{} of the {} files of the set are not listed: only stripes that were not named tell of them ({}); name all stripes of \
+             the media set",
+            self.files - rows,
+            self.files,
+            absent.join(", ")
+        )
+    }
 }
 
 fn first_file(item: &Item) -> Option<&Entry> {
@@ -450,7 +533,12 @@ fn first_file(item: &Item) -> Option<&Entry> {
 }
 
 /// `sizes`: of the file, and of its part in the set.
-fn file_row(set: &SetSummary, name: &str, sizes: (u64, u64), number: u64) -> Vec<Value> {
+fn file_row(
+    set: &SetSummary,
+    name: &str,
+    sizes: (Option<u64>, Option<u64>),
+    number: u64,
+) -> Vec<Value> {
     let header = &set.header;
     let (kind, group) = match header.backup_type {
         BackupType::Log => ("L", Value::Null),
@@ -464,7 +552,7 @@ fn file_row(set: &SetSummary, name: &str, sizes: (u64, u64), number: u64) -> Vec
         Value::text(physical),
         Value::text(kind),
         group,
-        whole(sizes.0),
+        sizes.0.map_or(Value::Null, whole),
         Value::Int(MAX_SIZE),
         whole(number),
         Value::Null,
@@ -472,7 +560,7 @@ fn file_row(set: &SetSummary, name: &str, sizes: (u64, u64), number: u64) -> Vec
         Value::Guid(id),
         Value::Null,
         Value::Null,
-        whole(sizes.1),
+        sizes.1.map_or(Value::Null, whole),
         Value::Int(512),
         Value::Int(1),
         Value::Null,
@@ -511,10 +599,21 @@ pub(super) fn label_only(
         Value::text_or_null(&label.software),
         Value::Null,
         moment(label.created_us, zone_here(label.created_us)),
-        Value::Int(1),
+        whole(mirror_count(session, label.media_set)),
         Value::bit(label.compressed),
     ])?;
     Ok(out.done(Command::MediaRows, Some(1))?)
+}
+
+/// With how many copies of each stripe media were begun, by the history: nothing on the media says it. 1 where the history cannot
+/// be read, or does not have them.
+pub(super) fn mirror_count(session: &Session, media_set: Uuid) -> u64 {
+    if session.server.known_catalog().is_none() {
+        return 1;
+    }
+    let catalog = session.server.catalog().ok();
+    let count = catalog.and_then(|catalog| catalog.mirror_count(media_set).ok());
+    count.unwrap_or(1)
 }
 
 /// Labels have no zone: this machine's is used. In quarter hours.

@@ -30,6 +30,7 @@ mod function;
 pub(crate) mod ground;
 mod identity;
 mod key;
+mod look;
 mod media;
 mod merge;
 mod object;
@@ -38,6 +39,7 @@ mod options;
 mod output;
 mod procedure;
 mod raise;
+mod rename;
 mod reports;
 mod restore;
 mod restoring;
@@ -53,13 +55,13 @@ mod wait;
 
 use longshore_pipeline::{Run, mb_per_s, pages};
 
-use crate::convert;
 use crate::flow::{Flow, Out};
-use crate::message::{self, Message, OBJECT_UNKNOWN, PERCENT_PROCESSED, PROCESSED};
+use crate::kinds::{self, TypePlace};
+use crate::message::{self, Message, PERCENT_PROCESSED, PROCESSED};
 use crate::moving::{News, Steps};
 use crate::session::Session;
 use crate::sink::{Command, ReceiverGone};
-use crate::syntax::TypeName;
+use crate::syntax::{RoutineParameter, TypeName};
 use crate::value::Type;
 
 pub(crate) use backup::backup;
@@ -71,6 +73,10 @@ pub(crate) use dbcc::dbcc;
 pub(crate) use drop::drop_databases;
 pub(crate) use function::run as run_function;
 pub(crate) use key::key;
+pub(crate) use look::{
+    look_through_delete, look_through_insert, look_through_query, look_through_update, query_of,
+    values_of,
+};
 pub(crate) use merge::merge;
 pub(crate) use procedure::{call, execute};
 pub(crate) use raise::{raise, rethrow, throw};
@@ -88,11 +94,17 @@ const FILES_SHOWN_MAX: usize = 64;
 /// The log's name where SQL Server shows its file name.
 const LOG_FILE: &str = "pg_wal";
 
-/// A declared type.
-pub(crate) fn type_of(name: &TypeName) -> Result<Type, Message> {
-    let found = convert::type_of(&name.name, &name.sizes);
-    let found = found.ok_or_else(|| OBJECT_UNKNOWN.with(&[&name]))?;
-    Ok(found.declared())
+/// A declared type. Errors: those of [`kinds::named`].
+pub(crate) fn type_of(name: &TypeName, place: TypePlace) -> Result<Type, Message> {
+    Ok(kinds::named(&name.name, &name.sizes, place)?.declared())
+}
+
+/// The type of a parameter, by its number from 0.
+fn type_of_parameter(at: usize, parameter: &RoutineParameter) -> Result<Type, Message> {
+    type_of(
+        &parameter.kind,
+        TypePlace::Variable(&parameter.name, at.saturating_add(1)),
+    )
 }
 
 /// The first of `count` names, and how many more there are.

@@ -7,14 +7,16 @@
 //! Leaves to others: what a procedure does (`configure.rs`, `device.rs` and other files of `statement`), and parsing
 //! the call.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use longshore_catalog::Forget;
 
-use super::arguments::{ArgumentValue, Arguments, parameters_of};
+use super::arguments::{ArgumentValue, Arguments, declared_parameters};
 use super::device::{device_path, named_path};
-use super::{applock, catalog, configure, describe, elsewhere, files, ground, reports, routine};
+use super::{
+    applock, catalog, configure, describe, elsewhere, files, ground, rename, reports, routine,
+};
 use crate::convert::convert;
 use crate::flow::{Argument, Flow, Out, SYSTEM_DATABASES, Stop, Variable};
 use crate::message::{self, Message};
@@ -65,6 +67,7 @@ const PROCEDURES: &[Procedure] = &[
     ("sp_purge_jobhistory", reports::purge_nothing),
     ("sp_readerrorlog", sp_readerrorlog),
     ("sp_releaseapplock", applock::release),
+    ("sp_rename", rename::rename),
     ("sp_spaceused", reports::space_used),
     ("sp_who", reports::who),
     ("sp_who2", reports::who_2),
@@ -115,6 +118,7 @@ pub(crate) fn call(
         .map(|(i, argument)| ArgumentValue {
             name: argument.name.as_ref().map(|n| n.to_lowercase()),
             value: (!argument.default).then(|| argument.variable.value.clone()),
+            kind: Some(argument.variable.kind),
             output: argument.output.then(|| place(i)),
         });
     let arguments = Arguments {
@@ -192,11 +196,18 @@ pub(crate) fn execute(session: &mut Session, execute: &Execute, out: &mut Out) -
             Some(crate::syntax::Operand::Variable(name)) if argument.output => Some(name.clone()),
             _ => None,
         };
+        let kind = match value {
+            Some(crate::syntax::Operand::Variable(name)) if !name.starts_with("@@") => {
+                Some(session.variable(name)?.kind)
+            }
+            _ => None,
+        };
         let value = value.map(|v| session.value_of(v)).transpose()?;
         value.iter().try_for_each(|v| sum.add(v))?;
         passed.push(ArgumentValue {
             name: argument.name.as_ref().map(|n| n.to_lowercase()),
             value,
+            kind,
             output,
         });
     }
@@ -490,25 +501,25 @@ fn xp_create_subdir(session: &mut Session, arguments: &Arguments, out: &mut Out)
 
 /// A batch with its own variables, some of which are returned.
 fn sp_executesql(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
+    // SQL Server goes by the place of the first two, whatever they are called.
     let mut passed = arguments.passed.iter();
-    let mut take = |name: &str| {
-        let next = passed.clone().next()?;
-        let fits = next.name.as_deref().is_none_or(|n| n == name);
-        fits.then(|| passed.next()).flatten()
-    };
-    let batch = take("@stmt").or_else(|| take("@statement"));
+    let batch = passed.next();
     let batch = batch.ok_or_else(|| arguments.missing("@statement"))?;
-    let parameters = take("@params").map(|p| text(p.value.as_ref().unwrap_or(&Value::Null)));
+    let parameters = passed
+        .next()
+        .map(|p| text(p.value.as_ref().unwrap_or(&Value::Null)));
     let mut variables = BTreeMap::new();
-    let mut order = Vec::new();
-    for (name, kind) in parameters_of(&parameters.unwrap_or_default())? {
-        order.push(name.clone());
-        let value = Value::Null;
-        variables.insert(name, Variable { kind, value });
+    let parameters = parameters.unwrap_or_default();
+    let declared = declared_parameters(&parameters)?;
+    for one in &declared {
+        let (kind, value) = (one.kind, Value::Null);
+        variables.insert(one.name.clone(), Variable { kind, value });
     }
-    let mut back = Vec::new();
+    let (mut back, mut given) = (Vec::new(), BTreeSet::new());
     for (i, argument) in passed.enumerate() {
-        let name = argument.name.clone().or_else(|| order.get(i).cloned());
+        let by_place = || declared.get(i).map(|one| one.name.clone());
+        let name = argument.name.clone().or_else(by_place);
+        given.extend(name.clone());
         let variable = name.as_ref().and_then(|n| variables.get_mut(n));
         let (Some(name), Some(variable)) = (name, variable) else {
             return Err(message::TOO_MANY_ARGUMENTS.with(&[&"sp_executesql"]).into());
@@ -518,6 +529,18 @@ fn sp_executesql(session: &mut Session, arguments: &Arguments, out: &mut Out) ->
         back.extend(argument.output.clone().map(|to| (name, to)));
     }
     let batch = text(batch.value.as_ref().unwrap_or(&Value::Null));
+    for one in declared.iter().filter(|one| !given.contains(&one.name)) {
+        let Some(default) = &one.default else {
+            let query = format!("({parameters}){batch}");
+            return Err(message::QUERY_PARAMETER_MISSING
+                .with(&[&query, &one.shown])
+                .into());
+        };
+        let value = session.value_as(default, one.kind)?;
+        if let Some(variable) = variables.get_mut(&one.name) {
+            variable.value = value;
+        }
+    }
     let after = session.nested(&batch, variables, 2, out)?;
     for (from, to) in back {
         if let Some(variable) = after.get(&from) {

@@ -181,7 +181,7 @@ const FILE_COLUMNS: &str = "name, CAST(file_id AS smallint) AS fileid, physical_
      CAST(CASE max_size WHEN -1 THEN 'Unlimited' ELSE CAST(CAST(max_size AS bigint) * 8 AS varchar(15)) + ' KB' END \
      AS nvarchar(18)) AS maxsize, \
      CAST(CAST(CAST(growth AS bigint) * 8 AS varchar(15)) + ' KB' AS nvarchar(18)) AS growth, \
-     CAST('data only' AS varchar(9)) AS usage";
+     CAST(CASE type WHEN 1 THEN 'log only' ELSE 'data only' END AS varchar(9)) AS usage";
 
 /// The files of the database in use, or one of them. Errors: 15325.
 pub(super) fn help_file(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
@@ -241,9 +241,9 @@ pub(super) fn help_device(session: &mut Session, arguments: &Arguments, out: &mu
 /// The databases by name, with their sizes in kilobytes.
 pub(super) fn databases(session: &mut Session, arguments: &Arguments, out: &mut Out) -> Flow {
     let [] = arguments.of([])?;
-    let query = "SELECT d.name AS DATABASE_NAME, CAST(SUM(CAST(f.size AS bigint)) * 8 AS int) AS DATABASE_SIZE, \
-                 CAST(NULL AS varchar(254)) AS REMARKS FROM sys.databases d LEFT JOIN sys.master_files f \
-                 ON f.database_id = d.database_id GROUP BY d.name ORDER BY d.name";
+    let query = "SELECT d.name AS DATABASE_NAME, CAST((SELECT SUM(CAST(f.size AS bigint)) FROM sys.master_files f \
+                 WHERE f.database_id = d.database_id AND f.size IS NOT NULL) * 8 AS int) AS DATABASE_SIZE, \
+                 CAST(NULL AS varchar(254)) AS REMARKS FROM sys.databases d ORDER BY d.name";
     let query = Fragment::at_line(query.to_owned(), out.line);
     let plan = query::prepare(&session.query_context(), &query)?;
     let sqlite = session.query_context().sqlite(&plan)?;
@@ -322,12 +322,8 @@ pub(super) fn help_database(session: &mut Session, arguments: &Arguments, out: &
     };
     let rest = "GROUP BY d.name, d.database_id, d.create_date, d.state_desc, d.user_access_desc, \
                 d.recovery_model_desc, d.compatibility_level ORDER BY d.name";
-    let query = Fragment::at_line(format!("{query}{filter} {rest}"), out.line);
-    let plan = query::prepare(&session.query_context(), &query)?;
-    let sqlite = session.query_context().sqlite(&plan)?;
-    out.sink.columns(&plan.columns)?;
-    let count = sqlite.run(&plan, &mut |row| Ok(out.sink.row(&row)?))?;
-    out.done(Command::Execute, Some(count))?;
+    let query = format!("{query}{filter} {rest}");
+    catalog::show(session, query, BTreeMap::new(), out)?;
     let Some(name) = name else {
         return Ok(());
     };

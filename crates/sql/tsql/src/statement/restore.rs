@@ -46,7 +46,7 @@ pub(crate) fn restore(session: &mut Session, restore: &Restore, out: &mut Out) -
         RestoreWhat::Database { .. } | RestoreWhat::Snapshot { .. } => "RESTORE DATABASE",
         RestoreWhat::Log { .. } => "RESTORE LOG",
         RestoreWhat::HeaderOnly => "RESTORE HEADERONLY",
-        RestoreWhat::FileListOnly => "RESTORE FILELISTONLY",
+        RestoreWhat::FileListOnly => "RESTORE FILELIST",
         RestoreWhat::LabelOnly => "RESTORE LABELONLY",
         RestoreWhat::VerifyOnly => "VERIFY DATABASE",
         RestoreWhat::RewindOnly => "RESTORE REWINDONLY",
@@ -436,7 +436,9 @@ fn original(header: &SetHeader) -> &str {
     header.origin.split_once(':').map_or("", |(_, path)| path)
 }
 
-/// The destination in MOVE; `name` is the database, for messages. Errors: 3234, 4353.
+/// The destination in MOVE; `name` is the database, for messages. A place for the log is taken and means nothing.
+///
+/// Errors: 3234, 4353.
 fn moved<'o>(
     options: &'o Options,
     logical: &str,
@@ -445,7 +447,13 @@ fn moved<'o>(
 ) -> Result<Option<&'o str>, Message> {
     let mut destination = None;
     for (from, to) in &options.moves {
-        if from != logical && *from != header.database {
+        // `sys.master_files` names a log, which goes with the data.
+        let of = from.strip_suffix("_log");
+        let is_data = from == logical || *from == header.database;
+        if !is_data && of.is_some_and(|of| of == logical || of == header.database) {
+            continue;
+        }
+        if !is_data {
             return Err(message::LOGICAL_FILE.with(&[from, &name]));
         }
         if destination.is_some() {
@@ -513,6 +521,9 @@ fn place(
         &logical,
     )?;
     check_standing(session, header, (&path, is_own), &roots, options)?;
+    if single.is_some() && destination.is_some() {
+        check_directory(storage, &path, &logical)?;
+    }
     let source = match header.source_kind {
         SQLITE => SourceSpec::Sqlite(path.clone()),
         _ => SourceSpec::Files(vec![path.clone()]),
@@ -535,6 +546,21 @@ fn place(
         own: is_own,
         whole,
     })
+}
+
+/// A file is restored into a directory that is there: another one may be a mistake in its name. Errors: 5133, 3156, 3119.
+fn check_directory(storage: &dyn Storage, path: &Path, logical: &str) -> Result<(), Vec<Message>> {
+    let directory = path.parent().map(|parent| ground::real(storage, parent));
+    let kind = directory.and_then(|directory| storage.stat(&directory).ok());
+    if kind.is_some_and(|stat| stat.kind == FileKind::Dir) {
+        return Ok(());
+    }
+    let missing = "2(The system cannot find the file specified.)";
+    Err(vec![
+        message::DIRECTORY_MISSING.with(&[&path.display(), &missing]),
+        message::CANNOT_RESTORE_TO.with(&[&logical, &path.display()]),
+        message::RESTORE_PLANNING.plain(),
+    ])
 }
 
 /// The directory that a set of one file goes to, and the file's new name, if `path` gives it one. `None`: `path` names

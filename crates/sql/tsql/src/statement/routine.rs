@@ -11,13 +11,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::arguments::Arguments;
+use super::arguments::{ArgumentValue, Arguments};
 use super::function;
 use super::table::{check_alone, known, new_name, object};
-use super::type_of;
+use super::type_of_parameter;
 use crate::flow::{Flow, Out, Variable};
 use crate::message::{self, Message};
-use crate::server::objects::{PROCEDURE, StoredObject};
+use crate::server::objects::{PROCEDURE, StoredObject, shown_name};
 use crate::server::{is_shared, text_of_date};
 use crate::session::{Compiled, Session};
 use crate::sink::Command;
@@ -41,8 +41,8 @@ pub(crate) fn create(session: &mut Session, routine: &Routine, out: &mut Out) ->
             .with(&[&"a temporary routine of this kind"])
             .into());
     }
-    for parameter in &routine.parameters {
-        type_of(&parameter.kind)?;
+    for (i, parameter) in routine.parameters.iter().enumerate() {
+        type_of_parameter(i, parameter)?;
     }
     function::check(session, routine)?;
     if place.1.starts_with('#') {
@@ -159,6 +159,19 @@ fn default_of(session: &Session, default: &Operand, kind: Type) -> Result<Value,
     session.read_as(&value, kind)
 }
 
+/// A text that a parameter's type does not take. Other refusals stay as they are.
+fn of_parameter(refused: Message, (value, from): (&Value, Option<Type>), to: Type) -> Message {
+    let is_of_text = matches!(value, Value::Text(_))
+        && matches!(refused.number, 241 | 242 | 244 | 245 | 248 | 8114);
+    if !is_of_text {
+        return refused;
+    }
+    let from = from.unwrap_or(Type::VarChar(None));
+    let mut refused = message::CANNOT_CONVERT.with(&[&from.bare_name(), &to.bare_name()]);
+    refused.state = 1;
+    refused
+}
+
 /// Parameters, and the caller's variables that get their values back.
 type Returned = Vec<(String, String)>;
 
@@ -172,7 +185,7 @@ fn bound(
 ) -> Result<(BTreeMap<String, Variable>, Returned), Message> {
     let name = &arguments.procedure;
     let count = routine.parameters.len();
-    let mut given: Vec<Option<Option<Value>>> = vec![None; count];
+    let mut given: Vec<Option<&ArgumentValue>> = vec![None; count];
     let mut back = Vec::new();
     for (i, passed) in arguments.passed.iter().enumerate() {
         let at = match &passed.name {
@@ -195,13 +208,17 @@ fn bound(
             }
             back.push((parameter.name.to_lowercase(), to.clone()));
         }
-        given[at] = Some(passed.value.clone());
+        given[at] = Some(passed);
     }
     let mut variables = BTreeMap::new();
-    for (parameter, given) in routine.parameters.iter().zip(given) {
-        let kind = type_of(&parameter.kind)?;
-        let value = match (given.flatten(), &parameter.default) {
-            (Some(value), _) => session.read_as(&value, kind)?,
+    for (i, (parameter, given)) in routine.parameters.iter().zip(given).enumerate() {
+        let kind = type_of_parameter(i, parameter)?;
+        let passed = given.and_then(|passed| Some((passed.value.as_ref()?, passed.kind)));
+        let value = match (passed, &parameter.default) {
+            (Some((value, from)), _) => {
+                let read = session.read_as(value, kind);
+                read.map_err(|refused| of_parameter(refused, (value, from), kind))?
+            }
             (None, Some(default)) => default_of(session, default, kind)?,
             (None, None) => return Err(message::PARAMETER_MISSING.with(&[name, &parameter.name])),
         };
@@ -218,7 +235,10 @@ pub(super) fn run(
     out: &mut Out,
 ) -> Flow {
     let routine = compiled(session, found)?;
-    let (variables, back) = bound(session, &routine, arguments)?;
+    // The procedure has begun, and none of its statements.
+    let shown = shown_name(&found.object);
+    let in_it = |refused: Message| refused.in_procedure(Some(&shown)).at_line(0);
+    let (variables, back) = bound(session, &routine, arguments).map_err(in_it)?;
     let object = &found.object;
     // A procedure of master that all databases see runs in that of its caller.
     let is_of_all = object.database.eq_ignore_ascii_case("master")

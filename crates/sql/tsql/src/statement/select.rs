@@ -8,7 +8,7 @@
 use sqlparser::ast::{Expr, FunctionArguments, Query, SelectItem, SetExpr};
 
 use super::{change, table};
-use crate::flow::{Flow, Out};
+use crate::flow::{Flow, Out, Stop};
 use crate::message::{self, Message};
 use crate::query::{self, QueryPlan, Sqlite};
 use crate::session::Session;
@@ -23,7 +23,9 @@ pub(crate) fn select(session: &mut Session, query: &Fragment, out: &mut Out) -> 
             let what = "SELECT INTO under SET ROWCOUNT";
             return Err(message::NOT_HERE.with(&[&what]).into());
         }
-        return select_into(session, &table, &tree, out);
+        return change::begun_again(session, out, |session, out| {
+            select_into(session, &table, &tree, out)
+        });
     }
     let plan = query::plan_of(&session.query_context(), &tree)?;
     let database = session.database.clone();
@@ -32,7 +34,11 @@ pub(crate) fn select(session: &mut Session, query: &Fragment, out: &mut Out) -> 
     if !plan.is_alone() {
         session.begin_implicitly();
     }
-    let sqlite = session.query_context().sqlite(&plan)?;
+    let mut known = Some(plan);
+    let (plan, sqlite) = session.query_context().planned(|| match known.take() {
+        Some(plan) => Ok(plan),
+        None => query::plan_of(&session.query_context(), &tree),
+    })?;
     let done = run(session, &sqlite, &plan, out);
     session.query_context().give_back(sqlite, &plan);
     done
@@ -113,6 +119,7 @@ fn numbering(items: &mut Vec<SelectItem>) -> Option<Numbering> {
         identity: Some(identity),
         default: None,
         computed: None,
+        fills: false,
     };
     items.remove(place);
     let (before, after) = items.split_at(place);
@@ -124,8 +131,15 @@ fn numbering(items: &mut Vec<SelectItem>) -> Option<Numbering> {
     Some(Numbering { place, column })
 }
 
+/// Takes the column that numbers rows out of the select list of a query.
+pub(super) fn without_numbering(tree: &mut Query) {
+    if let SetExpr::Select(select) = &mut *tree.body {
+        numbering(&mut select.projection);
+    }
+}
+
 /// The table of SELECT … INTO, and the query without it.
-fn into(tree: &Query) -> Result<Option<(Vec<String>, Query)>, Message> {
+pub(super) fn into(tree: &Query) -> Result<Option<(Vec<String>, Query)>, Message> {
     let SetExpr::Select(select) = &*tree.body else {
         return Ok(None);
     };
@@ -182,6 +196,7 @@ fn select_into(session: &mut Session, name: &[String], tree: &Query, out: &mut O
             identity: None,
             default: None,
             computed: None,
+            fills: false,
         });
     }
     if let Some(numbering) = numbering {
@@ -196,8 +211,16 @@ fn select_into(session: &mut Session, name: &[String], tree: &Query, out: &mut O
         };
         spec.columns.insert(place, numbering.column);
     }
-    table::make(session, name, &spec)?;
-    change::fill(session, name, &plan, out)
+    if session.doomed {
+        return Err(message::UNCOMMITTABLE.plain().into());
+    }
+    let made = table::make(session, name, &spec)?;
+    let filled = change::fill(session, (name, made), &plan, out);
+    match filled {
+        // The statement makes a table of all rows, or none.
+        Err(Stop::Failed(_)) => table::unmake(session, made).map_err(Stop::from).and(filled),
+        filled => filled,
+    }
 }
 
 fn run(session: &mut Session, sqlite: &Sqlite, plan: &QueryPlan, out: &mut Out) -> Flow {

@@ -103,7 +103,7 @@ pub(super) fn make(
     session: &mut Session,
     name: &[String],
     spec: &TableSpec,
-) -> Result<(), Message> {
+) -> Result<TableId, Message> {
     let last = name.last().map_or("", String::as_str);
     let spec = &computed::typed(session, spec)?;
     let shape = TableShape::of(spec.clone(), Vec::new(), last)?;
@@ -119,10 +119,9 @@ pub(super) fn make(
             let new = object(session, place, TABLE, definition);
             let id = session.server.kept.add_object(new)?;
             session.shared_tables.push(id);
-            return Ok(());
+            return Ok(TableId::Stored(id));
         }
-        session.tables.create(last, shape)?;
-        return Ok(());
+        return session.tables.create(last, shape).map(TableId::Temporary);
     }
     check_alone(session, "CREATE TABLE")?;
     let place = new_name(session, name)?;
@@ -137,7 +136,25 @@ pub(super) fn make(
     }
     let definition = table_text(&place.1, spec, &[]);
     let object = object(session, place, TABLE, definition);
-    session.server.kept.add_object(object)?;
+    let id = session.server.kept.add_object(object)?;
+    Ok(TableId::Stored(id))
+}
+
+/// Takes back the table that [`make`] has made, for the statement that made it: not what another session has under its name by now.
+///
+/// Errors: those of the catalog; another session's open transaction has changed it.
+pub(super) fn unmake(session: &mut Session, made: TableId) -> Result<(), Message> {
+    match made {
+        TableId::Variable(id) | TableId::Temporary(id) => session.tables.drop_temporary(id),
+        TableId::Stored(id) => {
+            let server = session.server.clone();
+            let open = server.open.lock();
+            if let Some(object) = server.kept.object_of(id) {
+                open.check_free(&object, session.key)?;
+                server.kept.drop_object(id)?;
+            }
+        }
+    }
     Ok(())
 }
 
@@ -278,6 +295,28 @@ fn reshape(
     Err(message::OWN.with(&[&text]))
 }
 
+/// Gives a table another shape that its rows have already.
+pub(super) fn reshape_as(
+    session: &mut Session,
+    target: &ChangedTable,
+    spec: TableSpec,
+    indexes: Vec<IndexSpec>,
+) -> Result<(), Message> {
+    let fill: Filler = Box::new(|row| Ok(row.clone()));
+    reshape(session, target, spec, indexes, &fill)
+}
+
+/// A table that outlives the session, to be changed. Errors: 208.
+pub(super) fn known_by(session: &Session, found: &StoredObject) -> Result<ChangedTable, Message> {
+    let object = &found.object;
+    let name = [
+        object.database.clone(),
+        "dbo".to_owned(),
+        object.name.clone(),
+    ];
+    find(session, &name)
+}
+
 /// Checks all rows for the conditions of another shape. Errors: 547.
 fn check_new(
     session: &Session,
@@ -291,6 +330,7 @@ fn check_new(
         shape: Arc::new(shape.clone()),
         object: None,
         date_order: target.date_order,
+        cuts: target.cuts,
     };
     let all: Vec<_> = rows.iter().map(|(n, row)| (n, row.clone())).collect();
     check_conditions(session, &reshaped, &all, "ALTER TABLE")
@@ -357,7 +397,10 @@ fn add(session: &mut Session, target: &ChangedTable, added: &TableSpec) -> Resul
             None if is_default_only(column) => {
                 return Err(message::KEY_COLUMN_UNKNOWN.with(&[&column.name]));
             }
-            _ => spec.columns.push(column.clone()),
+            _ => spec.columns.push(ColumnSpec {
+                fills: false,
+                ..column.clone()
+            }),
         }
     }
     for constraint in &added.constraints {
@@ -382,21 +425,62 @@ fn add(session: &mut Session, target: &ChangedTable, added: &TableSpec) -> Resul
         if column.identity.is_some() {
             return Err(message::NOT_HERE.with(&[&"IDENTITY of a column that is added"]));
         }
-        values.push(match (&column.default, column.nullable) {
-            (Some(default), false) => value(session, default, column.kind)?,
-            _ => Value::Null,
+        let mut all = added.columns.iter();
+        let fills = all.any(|c| c.fills && c.name.eq_ignore_ascii_case(&column.name));
+        values.push(match &column.default {
+            Some(default) if fills || !column.nullable => {
+                Filling::of(session, default, column.kind)?
+            }
+            _ => Filling::Value(Value::Null),
         });
     }
     let refused = shape.columns.iter().skip(old).zip(&values);
-    let mut refused = refused.filter(|(c, v)| !c.nullable && v.is_null());
+    let mut refused =
+        refused.filter(|(c, v)| !c.nullable && matches!(v, Filling::Value(Value::Null)));
     let refused = refused
         .next()
         .map(|(column, _)| message::ADD_NOT_NULL.with(&[&column.name, &name]));
     let fill: Filler = Box::new(move |row| match &refused {
         Some(refused) => Err(refused.clone()),
-        None => Ok(row.iter().chain(&values).cloned().collect()),
+        None => {
+            let new = values.iter().map(Filling::value);
+            Ok(row.iter().cloned().chain(new).collect())
+        }
     });
     reshape(session, target, spec, target.shape.indexes.clone(), &fill)
+}
+
+/// The values that rows get in a column that is added.
+enum Filling {
+    Value(Value),
+    /// `NEWID()`: another one for each row.
+    Guid,
+}
+
+impl Filling {
+    /// Errors: 50002 for a default with NEWID in it that is more than that.
+    fn of(session: &Session, default: &Fragment, kind: Type) -> Result<Filling, Message> {
+        let tokens = crate::syntax::tokens(&default.text)?;
+        let is_new = |word: &str| ["NEWID", "NEWSEQUENTIALID"].contains(&word);
+        let mut words = tokens.iter().filter(|token| token.is_word);
+        if !words.any(|token| is_new(&token.raw.to_ascii_uppercase())) {
+            return value(session, default, kind).map(Filling::Value);
+        }
+        let plain: String = tokens.iter().map(|token| token.raw.as_str()).collect();
+        let plain = plain.trim_matches(['(', ')']);
+        match kind == Type::UniqueIdentifier && plain.eq_ignore_ascii_case("NEWID") {
+            true => Ok(Filling::Guid),
+            false => Err(message::NOT_HERE
+                .with(&[&format!("the default {default} of a column that is added")])),
+        }
+    }
+
+    fn value(&self) -> Value {
+        match self {
+            Filling::Value(value) => value.clone(),
+            Filling::Guid => Value::Guid(uuid::Uuid::new_v4()),
+        }
+    }
 }
 
 fn value(session: &Session, default: &Fragment, kind: Type) -> Result<Value, Message> {
@@ -577,4 +661,42 @@ pub(super) fn known(session: &Session, name: &str) -> Option<Arc<StoredObject>> 
     let mut parts = query::name_parts(name)?;
     parts.reverse();
     session.server.kept.named(&parts, &session.database)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::query::tests::session;
+    use crate::syntax::{ColumnSpec, TypeName};
+
+    #[test]
+    fn a_table_that_has_the_name_of_one_that_is_taken_back_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut session = session(&dir);
+        let kind = TypeName {
+            name: "int".to_owned(),
+            sizes: Vec::new(),
+        };
+        let spec = TableSpec {
+            columns: vec![ColumnSpec {
+                name: "a".to_owned(),
+                kind,
+                nullable: Some(true),
+                identity: None,
+                default: None,
+                computed: None,
+                fills: false,
+            }],
+            ..TableSpec::default()
+        };
+        let name = ["dbo".to_owned(), "t".to_owned()];
+        let made = make(&mut session, &name, &spec).unwrap();
+        // As another session may do meanwhile.
+        drop_one(&mut session, ObjectKind::Table, &name).unwrap();
+        let others = make(&mut session, &name, &spec).unwrap();
+        unmake(&mut session, made).unwrap();
+        assert_eq!(find(&session, &name).unwrap().id, others);
+        unmake(&mut session, others).unwrap();
+        assert!(find(&session, &name).is_err());
+    }
 }

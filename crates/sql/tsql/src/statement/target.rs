@@ -16,6 +16,7 @@ use crate::query::{View, parts};
 use crate::server::is_shared;
 use crate::server::objects::{StoredObject, VIEW};
 use crate::session::Session;
+use crate::syntax::Heed;
 use crate::tables::{TableId, TableShape};
 
 pub(super) struct ChangedTable {
@@ -27,6 +28,12 @@ pub(super) struct ChangedTable {
     pub object: Option<Arc<StoredObject>>,
     /// The order in which texts that become dates are read.
     pub date_order: DateOrder,
+    /// Longer texts are cut without an error (ANSI_WARNINGS OFF).
+    pub cuts: bool,
+}
+
+fn cuts(session: &Session) -> bool {
+    Heed::of(session.told.bits) != Heed::Warnings
 }
 
 impl ChangedTable {
@@ -56,7 +63,7 @@ pub(super) fn dotted(name: &[String]) -> String {
 /// Errors: 208, 1087, views.
 pub(super) fn find(session: &Session, name: &[String]) -> Result<ChangedTable, Message> {
     let last = name.last().map_or("", String::as_str);
-    let unknown = || message::OBJECT_UNKNOWN.with(&[&name.join(".")]);
+    let unknown = || message::object_unknown(&name.join("."));
     if name.len() == 1 && last.starts_with('@') {
         let id = session.tables.variable(last);
         let id = id.ok_or_else(|| message::TABLE_NOT_DECLARED.with(&[&last]))?;
@@ -67,6 +74,7 @@ pub(super) fn find(session: &Session, name: &[String]) -> Result<ChangedTable, M
             shape: table.shape.clone(),
             object: None,
             date_order: session.told.date_order,
+            cuts: cuts(session),
         });
     }
     if last.starts_with('#') && !is_shared(last) {
@@ -78,6 +86,7 @@ pub(super) fn find(session: &Session, name: &[String]) -> Result<ChangedTable, M
             shape: table.shape.clone(),
             object: None,
             date_order: session.told.date_order,
+            cuts: cuts(session),
         });
     }
     let found = session.server.kept.named(name, &session.database);
@@ -101,6 +110,7 @@ pub(super) fn find(session: &Session, name: &[String]) -> Result<ChangedTable, M
         shape,
         object: Some(object),
         date_order: session.told.date_order,
+        cuts: cuts(session),
     })
 }
 

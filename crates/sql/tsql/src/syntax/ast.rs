@@ -190,6 +190,8 @@ pub struct ColumnSpec {
     pub default: Option<Fragment>,
     /// The expression of a computed column; its type is empty where the expression does not end with it.
     pub computed: Option<Fragment>,
+    /// `WITH VALUES`: rows that are there get the default.
+    pub fills: bool,
 }
 
 /// PRIMARY KEY, UNIQUE, FOREIGN KEY or CHECK.

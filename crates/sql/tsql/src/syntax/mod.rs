@@ -25,6 +25,7 @@ mod option;
 mod parser;
 mod print;
 mod print_data;
+mod quotes;
 mod set;
 mod wait;
 
@@ -32,7 +33,8 @@ pub use ast::*;
 pub(crate) use form::{ExpressionForm, Literal, form, marked};
 pub use hidden::{may_have_secret, parse};
 pub use option::{Applies, Fate, Key, OPTIONS, Shape, Spec, Verb};
-pub(crate) use set::{Language, ToldOptions, unheard_of};
+pub(crate) use quotes::with_texts;
+pub(crate) use set::{Heed, Language, ToldOptions, unheard_of};
 pub use set::{SET_OPTIONS, SetFate};
 pub(crate) use wait::parse_time;
 

@@ -18,7 +18,11 @@ pub(super) fn bracketed(name: &str) -> String {
 }
 
 fn quoted(text: &str) -> String {
-    format!("N'{}'", text.replace('\'', "''"))
+    let text = text.replace('\'', "''");
+    // A backslash at the end of a line continues it: one more of both stands for both.
+    let text = text.replace("\\\r\n", "\\\\\r\n\r\n");
+    let text = text.replace("\\\n", "\\\\\n\n");
+    format!("N'{text}'")
 }
 
 /// Parts with a separator.

@@ -45,6 +45,7 @@ impl Display for ColumnSpec {
             None => {}
         }
         match &self.default {
+            Some(default) if self.fills => write!(f, " DEFAULT {default} WITH VALUES"),
             Some(default) => write!(f, " DEFAULT {default}"),
             None => Ok(()),
         }

@@ -32,9 +32,9 @@ pub const SET_OPTIONS: &[(&str, SetFate)] = &[
     ("ANSI_NULL_DFLT_OFF", Accepted),
     ("ANSI_NULL_DFLT_ON", Accepted),
     ("ANSI_PADDING", Accepted),
-    ("ANSI_WARNINGS", Accepted),
-    ("ARITHABORT", Accepted),
-    ("ARITHIGNORE", Accepted),
+    ("ANSI_WARNINGS", Honoured),
+    ("ARITHABORT", Honoured),
+    ("ARITHIGNORE", Honoured),
     ("CONCAT_NULL_YIELDS_NULL", Only(&["ON"])),
     ("CONTEXT_INFO", Phrase),
     ("CURSOR_CLOSE_ON_COMMIT", Accepted),
@@ -56,7 +56,7 @@ pub const SET_OPTIONS: &[(&str, SetFate)] = &[
     ("OFFSETS", Phrase),
     ("PARSEONLY", Honoured),
     ("QUERY_GOVERNOR_COST_LIMIT", Accepted),
-    ("QUOTED_IDENTIFIER", Accepted),
+    ("QUOTED_IDENTIFIER", Honoured),
     ("REMOTE_PROC_TRANSACTIONS", Accepted),
     ("ROWCOUNT", Honoured),
     ("SHOWPLAN_ALL", Honoured),
@@ -68,18 +68,22 @@ pub const SET_OPTIONS: &[(&str, SetFate)] = &[
     ("XACT_ABORT", Honoured),
 ];
 
-/// The bits of `@@OPTIONS` for options that change nothing here.
+/// The bits of `@@OPTIONS` for options that are kept here.
 const BITS: &[(&str, i64)] = &[
     ("CURSOR_CLOSE_ON_COMMIT", 4),
-    ("ANSI_WARNINGS", 8),
+    ("ANSI_WARNINGS", WARNINGS),
     ("ANSI_PADDING", 16),
-    ("ARITHABORT", 64),
-    ("ARITHIGNORE", 128),
-    ("QUOTED_IDENTIFIER", 256),
+    ("ARITHABORT", ABORTS),
+    ("ARITHIGNORE", IGNORES),
+    ("QUOTED_IDENTIFIER", QUOTED),
     ("ANSI_NULL_DFLT_ON", NULL_DEFAULT_ON),
     ("ANSI_NULL_DFLT_OFF", NULL_DEFAULT_OFF),
     ("NUMERIC_ROUNDABORT", 8192),
 ];
+const WARNINGS: i64 = 8;
+const ABORTS: i64 = 64;
+const IGNORES: i64 = 128;
+const QUOTED: i64 = 256;
 const NULL_DEFAULT_ON: i64 = 1024;
 const NULL_DEFAULT_OFF: i64 = 2048;
 
@@ -89,6 +93,32 @@ const OF_DEFAULTS: i64 = 4 | 8 | 16 | 256 | NULL_DEFAULT_ON;
 /// ANSI_WARNINGS, ANSI_PADDING, ANSI_NULLS, ARITHABORT, QUOTED_IDENTIFIER, ANSI_NULL_DFLT_ON and CONCAT_NULL_YIELDS_NULL: as
 /// clients begin.
 const BITS_FIRST: i64 = 5496;
+
+/// The consequence of arithmetic that fails, and of an aggregate that skips a NULL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Heed {
+    /// Arithmetic that fails is an error, and the client is told of NULLs (ANSI_WARNINGS).
+    Warnings,
+    /// Arithmetic that fails is an error (ARITHABORT).
+    Errors,
+    /// Arithmetic that fails is NULL, and the client is told.
+    Tells,
+    /// The same, and nobody is told (ARITHIGNORE).
+    Ignores,
+}
+
+impl Heed {
+    /// `options`: `@@OPTIONS`.
+    pub fn of(options: i64) -> Heed {
+        let is_on = |bit| options & bit != 0;
+        match (is_on(WARNINGS), is_on(ABORTS), is_on(IGNORES)) {
+            (true, ..) => Heed::Warnings,
+            (_, true, _) => Heed::Errors,
+            (.., false) => Heed::Tells,
+            (.., true) => Heed::Ignores,
+        }
+    }
+}
 
 /// Weeks begin with Sunday in us_english.
 const DATE_FIRST: i64 = 7;
@@ -172,6 +202,11 @@ impl Default for ToldOptions {
 }
 
 impl ToldOptions {
+    /// Whether double quotation marks enclose names (QUOTED_IDENTIFIER).
+    pub fn quotes_names(&self) -> bool {
+        self.bits & QUOTED != 0
+    }
+
     /// Notes what a SET says.
     pub fn set(&mut self, words: &[String]) {
         let Some((value, names)) = words.split_last() else {

@@ -17,6 +17,7 @@ use sqlparser::ast::{BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, 
 use sqlparser::ast::{CharacterLength, Value as Literal};
 
 use super::super::moment::DatePart;
+use super::super::translate::takes;
 use super::node::{Nodes, Nothing, Tree};
 use crate::syntax::lexer::{Lexer, Token, TokenKind};
 
@@ -311,7 +312,8 @@ impl<'a, N: Nodes> Reader<'a, N> {
             true => {}
             false => arguments.append(&mut self.list()?),
         }
-        Some(N::called(word, arguments))
+        // A wrong number is found before the batch runs.
+        takes(word, arguments.len()).then(|| N::called(word, arguments))
     }
 
     fn case(&mut self) -> Option<N::Expr> {

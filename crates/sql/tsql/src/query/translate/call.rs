@@ -18,6 +18,7 @@ use sqlparser::ast::{
 };
 
 use super::expression::scale_of;
+use super::instant::is_offset;
 use super::lookup::{DBO, server_property};
 use super::state::{Markup, Translator, TypedSql, direction, folded, not_here};
 use super::tables;
@@ -26,7 +27,7 @@ use crate::message::{self, Message};
 use crate::query::collation::{Collation, Label};
 use crate::query::moment::DatePart;
 use crate::query::number::{average, sum, wider};
-use crate::query::objects::constraint_id;
+use crate::query::objects::{constraint_id, temporary_id};
 use crate::query::schema::database_id;
 use crate::query::sql::Sql;
 use crate::query::texts;
@@ -117,6 +118,13 @@ const SIMPLE: &[(&str, usize, usize, &str, &str, Type)] = &[
         Type::NVarChar(None),
     ),
 ];
+
+/// Whether a function takes so many arguments, as far as this table knows it.
+pub(in crate::query) fn takes(name: &str, count: usize) -> bool {
+    let mut all = SIMPLE.iter();
+    let found = all.find(|(known, ..)| known.eq_ignore_ascii_case(name));
+    found.is_none_or(|(_, least, most, ..)| (*least..=*most).contains(&count))
+}
 
 /// Functions of SQL Server that are refused by name.
 pub(super) const ELSEWHERE: &[&str] = &[
@@ -424,6 +432,11 @@ impl Translator<'_> {
             false => Label::Default,
         };
         let last = texts.bytes().last();
+        // The characters of all arguments together; REPLACE may make any number of them.
+        let widths = typed.iter().map(|t| self.longest(&t.sql, t.kind()));
+        let given = widths
+            .sum::<Option<usize>>()
+            .filter(|_| *ours == "ts_concat");
         let mut sql: Vec<_> = typed
             .into_iter()
             .enumerate()
@@ -452,6 +465,11 @@ impl Translator<'_> {
                 Sql::call("ts_replicate", sql)
             }
             ours => Sql::call(exact.filter(|_| is_exact).unwrap_or(ours), sql),
+        };
+        let grows = ["ts_concat", "ts_concat_ws", "ts_replace"].contains(ours);
+        let sql = match grows && given.is_none_or(|given| Some(given) > kind.display_width()) {
+            true => self.shortened(sql, kind),
+            false => sql,
         };
         let markup = (name == "JSON_QUERY").then_some(Markup::Json);
         Ok(TypedSql::of(sql, kind).marked(markup).labelled(label))
@@ -531,6 +549,11 @@ impl Translator<'_> {
             let label = value.text_label();
             let label = label.with(between.text_label(), "string_agg")?;
             label.resolved("string_agg")?;
+            let most = match value.kind() {
+                Type::VarChar(None) | Type::NVarChar(None) => None,
+                kind if kind.is_text() && !kind.is_national() => Some(LENGTH_MAX),
+                _ => Some(LENGTH_MAX / 2),
+            };
             let (value, between) = (self.text_of(value), self.text_of(between));
             let mut orders = Vec::new();
             for order in &function.within_group {
@@ -542,7 +565,10 @@ impl Translator<'_> {
                 true => String::new(),
                 false => format!(" ORDER BY {}", orders.join(", ")),
             };
-            let sql = format!("group_concat({value}, {between}{order})");
+            let mut sql = format!("group_concat({value}, {between}{order})");
+            if let Some(most) = most {
+                sql = format!("ts_aggregated({sql}, {most})");
+            }
             return Ok(TypedSql::of(sql, Type::NVarChar(None)).labelled(label));
         }
         let [argument] = arguments.as_slice() else {
@@ -553,7 +579,15 @@ impl Translator<'_> {
         if matches!(name, "MIN" | "MAX") || !distinct.is_empty() {
             label.resolved(&name.to_lowercase())?;
         }
-        let (sql, kind) = (folded(&argument), argument.kind());
+        let kind = argument.kind();
+        let argument = match self.pivots {
+            true => argument,
+            false => TypedSql {
+                sql: Sql::call("ts_heed", [argument.sql]),
+                ..argument
+            },
+        };
+        let sql = folded(&argument);
         let is_counted = matches!(name, "COUNT" | "COUNT_BIG");
         let takes = match name {
             "MIN" | "MAX" => kind != Type::Bit,
@@ -616,11 +650,12 @@ impl Translator<'_> {
                 let sql = Sql::call("ts_datediff", [part, first, second, is_big]);
                 Ok(Some(TypedSql::of(sql, kind)))
             }
-            ("DATEPART", [Expr::Identifier(part), at])
-                if ["TZ", "TZOFFSET"].contains(&part.value.to_ascii_uppercase().as_str()) =>
-            {
-                let at = self.dated_moment(at)?;
-                Ok(Some(TypedSql::of(Sql::call("ts_offset", [at]), Type::Int)))
+            ("DATEPART" | "DATENAME", [Expr::Identifier(part), at]) if is_offset(&part.value) => {
+                let at = self.moment_with(name, &part.value, at)?;
+                Ok(Some(match name {
+                    "DATEPART" => TypedSql::of(Sql::call("ts_offset", [at]), Type::Int),
+                    _ => TypedSql::of(Sql::call("ts_offset_name", [at]), Type::nvarchar(30)),
+                }))
             }
             ("DATEPART", [Expr::Identifier(part), at])
                 if self.context.date_first != 7
@@ -629,8 +664,8 @@ impl Translator<'_> {
                         Some(DatePart::Week | DatePart::WeekDay)
                     ) =>
             {
+                let at = self.moment_with(name, &part.value, at)?;
                 let part = self.bind(Value::text(part.value.as_str()));
-                let at = self.dated_moment(at)?;
                 let first = self.bind(Value::Int(self.context.date_first));
                 let sql = Sql::call("ts_datepart_first", [part, at, first]);
                 Ok(Some(TypedSql::of(sql, Type::Int)))
@@ -642,12 +677,17 @@ impl Translator<'_> {
                 Err(not_here("DATENAME of a week under SET DATEFIRST"))
             }
             ("DATEPART" | "DATENAME", [part, at]) => {
+                let word = part.to_string();
                 let part = self.date_part(part)?;
-                let at = self.dated_moment(at)?;
+                let at = self.moment_with(name, &word, at)?;
                 Ok(Some(match name {
                     "DATEPART" => TypedSql::of(Sql::call("ts_datepart", [part, at]), Type::Int),
                     _ => TypedSql::of(Sql::call("ts_datename", [part, at]), Type::nvarchar(30)),
                 }))
+            }
+            ("YEAR" | "MONTH" | "DAY", [at]) => {
+                self.moment_with("DATEPART", name, at)?;
+                Ok(None)
             }
             _ => Ok(None),
         }
@@ -796,11 +836,6 @@ impl Translator<'_> {
         }
         let value = self.expression(value)?;
         let pattern = self.as_text(pattern)?;
-        let word = match value.kind() {
-            Type::Time(_) => "t",
-            kind if kind.is_moment() => "m",
-            _ => "n",
-        };
         if !value.kind().is_moment() && !value.kind().is_number() {
             let kind = value.kind();
             return Err(message::ARGUMENT_TYPE.with(&[
@@ -809,8 +844,8 @@ impl Translator<'_> {
                 &"format",
             ]));
         }
-        let word = self.bind(Value::text(word));
-        let sql = Sql::call("ts_format", [value.sql, word, pattern]);
+        let kind = self.bind_type(value.kind());
+        let sql = Sql::call("ts_format", [value.sql, kind, pattern]);
         Ok(TypedSql::of(sql, Type::NVarChar(Some(4000))))
     }
 
@@ -1015,7 +1050,7 @@ impl Translator<'_> {
                 .filter(|_| is_there && fits("U"));
             let procedure = context.tables.procedure(&last);
             let procedure = procedure.filter(|_| fits("P")).map(|object| object.id);
-            found.map(|id| -i64::from(id) - 1).or(procedure)
+            found.map(temporary_id).or(procedure)
         } else if let Some(found) = context.server.kept.named(&parts, context.database) {
             fits(&found.object.kind).then_some(found.object.id)
         } else if let Some((view, _)) = crate::query::View::find(&parts, context.database) {

@@ -23,35 +23,40 @@ const RECURSION_MAX: i64 = 100;
 /// The column that counts a recursion's levels.
 const LEVEL: &str = "\u{1}level";
 
-/// The first query of a recursion, and the one that names it.
-fn recursion(cte: &Cte) -> Option<(&SetExpr, &Select)> {
-    let SetExpr::SetOperation {
+/// The first queries of a recursion, and those after them, which name it.
+fn recursion(cte: &Cte) -> Option<(&SetExpr, Vec<&Select>)> {
+    let mut first = &*cte.query.body;
+    let mut own = Vec::new();
+    while let SetExpr::SetOperation {
         op: SetOperator::Union,
         set_quantifier: SetQuantifier::All,
         left,
         right,
-    } = &*cte.query.body
-    else {
-        return None;
-    };
-    let SetExpr::Select(select) = &**right else {
-        return None;
-    };
-    let joins = select.from.iter().flat_map(|from| {
+    } = first
+    {
+        match &**right {
+            SetExpr::Select(select) if names_itself(cte, select) => own.push(&**select),
+            _ => break,
+        }
+        first = left;
+    }
+    own.reverse();
+    (!own.is_empty()).then_some((first, own))
+}
+
+/// Whether a query of a common table expression reads it.
+fn names_itself(cte: &Cte, select: &Select) -> bool {
+    let mut tables = select.from.iter().flat_map(|from| {
         let joined = from.joins.iter().map(|join| &join.relation);
         std::iter::once(&from.relation).chain(joined)
     });
-    let is_own = |factor: &TableFactor| match factor {
+    tables.any(|factor| match factor {
         TableFactor::Table { name, .. } => {
             let parts = tables::parts(name);
             parts.len() == 1 && parts[0].eq_ignore_ascii_case(&cte.alias.name.value)
         }
         _ => false,
-    };
-    joins
-        .into_iter()
-        .any(is_own)
-        .then_some((&**left, &**select))
+    })
 }
 
 /// The limit that OPTION gives.
@@ -71,8 +76,8 @@ fn limit(query: &Query) -> i64 {
 impl Translator<'_> {
     /// One entry of a WITH clause of a query, as SQLite has it.
     pub(super) fn common(&mut self, cte: &Cte, query: &Query) -> Result<String, Message> {
-        if let Some((first, select)) = recursion(cte) {
-            return self.recursive(cte, first, select, limit(query));
+        if let Some((first, own)) = recursion(cte) {
+            return self.recursive(cte, first, &own, limit(query));
         }
         let is_plain = matches!(&*cte.query.body, SetExpr::Select(_));
         if self.context.tracks_rows && is_plain {
@@ -100,10 +105,11 @@ impl Translator<'_> {
         &mut self,
         cte: &Cte,
         first: &SetExpr,
-        select: &Select,
+        own: &[&Select],
         limit: i64,
     ) -> Result<String, Message> {
-        if cte.query.order_by.is_some() || select.top.is_some() || select.distinct.is_some() {
+        let is_cut = |select: &&Select| select.top.is_some() || select.distinct.is_some();
+        if cte.query.order_by.is_some() || own.iter().any(is_cut) {
             return Err(not_here("TOP, DISTINCT or ORDER BY in a recursion"));
         }
         let name = cte.alias.name.value.clone();
@@ -120,24 +126,27 @@ impl Translator<'_> {
             columns,
             labels,
         });
-        let outer = self.recursion.replace(Recursion {
-            name,
-            prefix: String::new(),
-            limit,
-        });
-        self.passes = Some(Passed::Level);
-        let rest = self.plain_select(select);
-        self.passes = None;
-        self.recursion = outer;
-        let rest = rest?;
-        if rest.columns.len() != count + 1 {
-            return Err(crate::message::UNION_COLUMNS.plain());
-        }
-        Ok(format!(
-            "{alias}({}) AS (SELECT *, 0 FROM ({}) UNION ALL {})",
+        let mut sql = format!(
+            "{alias}({}) AS (SELECT *, 0 FROM ({})",
             names.join(", "),
-            anchor.sql,
-            rest.sql
-        ))
+            anchor.sql
+        );
+        for select in own {
+            let outer = self.recursion.replace(Recursion {
+                name: name.clone(),
+                prefix: String::new(),
+                limit,
+            });
+            self.passes = Some(Passed::Level);
+            let rest = self.plain_select(select);
+            self.passes = None;
+            self.recursion = outer;
+            let rest = rest?;
+            if rest.columns.len() != count + 1 {
+                return Err(crate::message::UNION_COLUMNS.plain());
+            }
+            sql += &format!(" UNION ALL {}", rest.sql);
+        }
+        Ok(sql + ")")
     }
 }

@@ -11,6 +11,7 @@ use sqlparser::ast::Expr;
 use super::state::{Translator, TypedSql, not_here};
 use crate::flow::Stop;
 use crate::message::Message;
+use crate::query::options;
 use crate::query::plan::QueryPlan;
 use crate::query::sql::{Node, Parameter};
 use crate::value::{Column, Type, Value};
@@ -48,7 +49,8 @@ impl Translator<'_> {
         }
     }
 
-    /// Rights, of which a login has all: nothing is denied here. The arguments may be anything.
+    /// Rights, of which a login has all: nothing is denied here. NULL for a permission that there is not; one that differs from row
+    /// to row is taken for one.
     pub(super) fn of_rights(
         &mut self,
         name: &str,
@@ -62,7 +64,15 @@ impl Translator<'_> {
         for argument in arguments {
             self.expression(argument)?;
         }
-        Ok(Some(TypedSql::of(self.bind(Value::Int(1)), kind)))
+        let is_known = match arguments {
+            [_, _, permission, ..] => match self.constant(permission) {
+                Ok(Value::Text(name)) => options::is_permission(&name),
+                _ => true,
+            },
+            _ => true,
+        };
+        let right = if is_known { Value::Int(1) } else { Value::Null };
+        Ok(Some(TypedSql::of(self.bind(right), kind)))
     }
 
     /// The values of the arguments of a function of the server's, if it has the same for all rows. `None`: another function,
@@ -107,6 +117,10 @@ impl Translator<'_> {
             Err(unbound) if matches!(unbound.number, 207 | 4104) => return Ok(None),
             Err(wrong) => return Err(wrong),
         };
+        if let Some(compiling) = self.context.compiling {
+            compiling.is_unsure.set(true);
+            return Ok(Some(Value::Null));
+        }
         let plan = QueryPlan {
             sql: format!("SELECT {}", typed.sql),
             columns: vec![Column::new("", typed.kind())],
@@ -141,6 +155,9 @@ impl Translator<'_> {
             Node::Null => return Ok(Some(Value::Null)),
             _ => None,
         };
+        if let (Some(compiling), Expr::Identifier(_)) = (self.context.compiling, expr) {
+            compiling.is_unsure.set(true);
+        }
         Ok(match at.and_then(|at| self.values.get(at)) {
             Some(Parameter::Value(value)) => Some(value.clone()),
             _ => None,

@@ -24,11 +24,13 @@ use super::state::{
 };
 use super::tables;
 use crate::convert::{MONEY_SCALE, PRECISION_MAX, type_of};
+use crate::kinds::{self, TypePlace};
 use crate::message::{self, Message};
+use crate::pairs::{check_explicit, check_implicit};
 use crate::query::collation::{Collation, Label, NamedCollation};
 use crate::query::known::{global, literal, text_kind};
 use crate::query::number::{result, wider};
-use crate::query::sql::{Parameter, Sql};
+use crate::query::sql::{Node, Parameter, Sql};
 use crate::syntax::{Literal as Given, marked};
 use crate::value::{LENGTH_MAX, Type, Value};
 
@@ -322,7 +324,9 @@ impl Translator<'_> {
         };
         // A conversion holds it against its type.
         let inner = self.unheld(expr)?;
-        Ok(self.cast(function, inner, type_named(to)?))
+        let to = type_named(to)?;
+        inner.kind.map_or(Ok(()), |from| check_explicit(from, to))?;
+        Ok(self.cast(function, inner, to))
     }
 
     fn convert(
@@ -334,6 +338,7 @@ impl Translator<'_> {
     ) -> Result<TypedSql, Message> {
         let inner = self.unheld(expr)?;
         let to = type_named(to)?;
+        inner.kind.map_or(Ok(()), |from| check_explicit(from, to))?;
         let ([style], Some(from)) = (styles, inner.kind) else {
             let function = if is_try { "ts_try_cast" } else { "ts_cast" };
             return Ok(self.cast(function, inner, to));
@@ -501,6 +506,10 @@ impl Translator<'_> {
         }
         let inner = self.expression(expr)?;
         match op {
+            UnaryOperator::Minus if inner.kind().is_text() => {
+                let kind = inner.kind();
+                Err(message::OPERAND_TYPE.with(&[&kind.bare_name(), &"minus"]))
+            }
             UnaryOperator::Minus => {
                 let kind = inner.kind();
                 Ok(TypedSql::of(Sql::unary("-", inner.sql), kind))
@@ -759,6 +768,54 @@ impl Translator<'_> {
         TypedSql::of(Sql::call("ts_adddays", [days, left, of]), kind)
     }
 
+    /// Two binaries, one after the other: up to 8,000 bytes, if neither is `max`.
+    fn joined_binaries(&mut self, left: TypedSql, right: TypedSql) -> TypedSql {
+        let length = |kind: Type| match kind {
+            Type::Binary(n) | Type::VarBinary(Some(n)) => Some(usize::from(n)),
+            _ => None,
+        };
+        let both = length(left.kind()).zip(length(right.kind()));
+        let both = both.map(|(a, b)| (a + b).min(LENGTH_MAX.into()) as u16);
+        let most = self.bind(both.map_or(Value::Null, |most| Value::Int(most.into())));
+        let sql = Sql::call("ts_joined_binary", [left.sql, right.sql, most]);
+        TypedSql::of(sql, Type::VarBinary(both))
+    }
+
+    /// The most characters that a text can have, as far as its values tell it; `None`: any number.
+    pub(super) fn longest(&self, text: &Sql, kind: Type) -> Option<usize> {
+        match &text.node {
+            Node::Null => Some(0),
+            Node::Bound(number) => {
+                let at = number.checked_sub(1);
+                match at.and_then(|at| self.values.get(at)) {
+                    Some(Parameter::Value(Value::Text(text))) => Some(text.len()),
+                    Some(Parameter::Value(Value::Null)) => Some(0),
+                    _ => kind.display_width(),
+                }
+            }
+            Node::Nested(inner) => self.longest(inner, kind),
+            Node::Binary(left, "||", right) => {
+                Some(self.longest(left, kind)? + self.longest(right, kind)?)
+            }
+            // A letter may become two.
+            Node::Call("ts_lower" | "ts_upper", all) if all.len() == 1 => {
+                Some(2 * self.longest(&all[0], kind)?)
+            }
+            _ => kind.display_width(),
+        }
+    }
+
+    /// A text without what its type has no room for.
+    pub(super) fn shortened(&mut self, text: Sql, kind: Type) -> Sql {
+        match kind.display_width() {
+            Some(most) => {
+                let most = self.bind(Value::Int(i64::try_from(most).unwrap_or(i64::MAX)));
+                Sql::call("ts_left", [text, most])
+            }
+            None => text,
+        }
+    }
+
     fn arithmetic(
         &mut self,
         left_expr: &Expr,
@@ -784,8 +841,15 @@ impl Translator<'_> {
         if symbol == '+' && a.is_text() && b.is_text() {
             let label = left.text_label().with(right.text_label(), "add")?;
             let kind = joined_kind(a, b);
-            let joined = TypedSql::of(left.sql.binary("||", right.sql), kind);
-            return Ok(joined.labelled(label.of_text(kind)?));
+            let given = self.longest(&left.sql, a).zip(self.longest(&right.sql, b));
+            let given = given.map(|(left, right)| left + right);
+            let joined = left.sql.binary("||", right.sql);
+            let joined = match given.is_none_or(|given| Some(given) > kind.display_width()) {
+                // More than a type has room for is cut off.
+                true => self.shortened(joined, kind),
+                false => joined,
+            };
+            return Ok(TypedSql::of(joined, kind).labelled(label.of_text(kind)?));
         }
         let is_day = |kind: Type| matches!(kind, Type::DateTime | Type::SmallDateTime);
         let is_day_or_text = |kind: Type| is_day(kind) || kind.is_text();
@@ -809,14 +873,32 @@ impl Translator<'_> {
             let sql = Sql::call("ts_adddays", [days, left.sql, kind]);
             return Ok(TypedSql::of(sql, a));
         }
+        if symbol == '+' && is_binary(a) && is_binary(b) {
+            return Ok(self.joined_binaries(left, right));
+        }
+        check_implicit(a, b)?;
+        if symbol == '+' && a.is_number() && is_day(b) {
+            let kind = self.bind_type(b);
+            let sql = Sql::call("ts_adddays", [left.sql, right.sql, kind]);
+            return Ok(TypedSql::of(sql, b));
+        }
         // A text combined with a number is converted to a number.
         let kind = wider(a, b);
         let mut one = |side: TypedSql| match side.kind {
-            Some(own) if own.is_text() && kind.is_number() => self.cast("ts_cast", side, kind),
+            Some(own) if (own.is_text() || is_binary(own)) && kind.is_number() => {
+                self.cast("ts_cast", side, kind)
+            }
             _ => side,
         };
         let (left, right) = (one(left), one(right));
         let (a, b) = (left.kind(), right.kind());
+        // Bits are combined by `&`, `|` and `^` alone.
+        if (a, b) == (Type::Bit, Type::Bit) && matches!(symbol, '+' | '-' | '*' | '/' | '%') {
+            return Err(message::OPERANDS.with(&[&a, &b, &symbol_name(symbol)]));
+        }
+        if !a.is_number() && a == b {
+            return Err(message::OPERAND_TYPE.with(&[&a.bare_name(), &symbol_name(symbol)]));
+        }
         if !a.is_number() || !b.is_number() {
             return Err(message::OPERANDS.with(&[&a, &b, &symbol_name(symbol)]));
         }
@@ -841,6 +923,10 @@ impl Translator<'_> {
             ..TypedSql::of(sql, kind)
         })
     }
+}
+
+fn is_binary(kind: Type) -> bool {
+    matches!(kind, Type::Binary(_) | Type::VarBinary(_))
 }
 
 /// Whether a query has one row at most, whatever its tables have.
@@ -972,7 +1058,7 @@ pub(super) fn type_named(data_type: &DataType) -> Result<Type, Message> {
         true => vec![Some(USUAL_LENGTH)],
         false => sizes,
     };
-    type_of(name, &usual).ok_or_else(|| message::TYPE_UNKNOWN.with(&[&text]))
+    kinds::named(name, &usual, TypePlace::Cast)
 }
 
 /// The types of nearly all conversions, without their text.

@@ -33,6 +33,13 @@ fn with_offset(kind: Type) -> Type {
     })
 }
 
+/// Whether this is the part of a moment that tells its offset from UTC.
+pub(super) fn is_offset(part: &str) -> bool {
+    ["TZ", "TZOFFSET"]
+        .iter()
+        .any(|known| known.eq_ignore_ascii_case(part))
+}
+
 impl Translator<'_> {
     /// A text as it reads in the session's order of day, month and year, for a conversion to this type, or a function that
     /// takes it as one.
@@ -66,6 +73,34 @@ impl Translator<'_> {
     pub(super) fn dated_moment(&mut self, at: &Expr) -> Result<Sql, Message> {
         let at = self.expression(at)?;
         Ok(self.dated(at, Type::DateTime2(SCALE_MAX)).sql)
+    }
+
+    /// The same for a function of one part, which the type of the moment must have. Texts, which are literals for the most
+    /// part, have all.
+    ///
+    /// Errors: 9810.
+    pub(super) fn moment_with(
+        &mut self,
+        function: &str,
+        part: &str,
+        at: &Expr,
+    ) -> Result<Sql, Message> {
+        let at = self.expression(at)?;
+        let lacks = match (at.kind, DatePart::of(part)) {
+            (Some(Type::Date), Some(of)) => of.is_of_time(),
+            (Some(Type::Time(_)), Some(of)) => !of.is_of_time(),
+            (Some(Type::Date | Type::Time(_) | Type::DateTime | Type::SmallDateTime), None) => {
+                is_offset(part)
+            }
+            _ => false,
+        };
+        match (lacks, at.kind) {
+            (true, Some(kind)) => {
+                let (part, function) = (part.to_lowercase(), function.to_lowercase());
+                Err(message::PART_UNKNOWN.with(&[&part, &function, &kind.bare_name()]))
+            }
+            _ => Ok(self.dated(at, Type::DateTime2(SCALE_MAX)).sql),
+        }
     }
 
     /// `None`: it is none of these functions. Errors: 174, 9810.

@@ -10,13 +10,14 @@ use sqlparser::ast::Expr;
 use super::state::{Translator, TypedSql, not_here};
 use crate::flow::SYSTEM_DATABASES;
 use crate::message::Message;
+use crate::query::View;
 use crate::query::collation;
 use crate::query::context::QueryContext;
 use crate::query::datatypes::SYSTEM_TYPES;
 use crate::query::known::{PRODUCT_VERSION, version};
 use crate::query::objects::{SCHEMAS, facts, objects as object_rows};
 use crate::query::plan::{UsedRows, UsedTable};
-use crate::query::schema::{database_id, database_names};
+use crate::query::schema::{LONG_AGO, database_id, database_names};
 use crate::query::sql::Sql;
 use crate::query::texts::{object_key, parts as name_parts};
 use crate::query::views::{number_of, views};
@@ -45,6 +46,10 @@ fn database_property(context: &QueryContext, name: &str, property: &str) -> Valu
         } else {
             "SIMPLE"
         }),
+        "LASTGOODCHECKDBTIME" => {
+            let last = server.last_good_check(name);
+            Value::DateTime(last.unwrap_or(LONG_AGO))
+        }
         "UPDATEABILITY" => Value::text("READ_WRITE"),
         "USERACCESS" => Value::text("MULTI_USER"),
         "COLLATION" => Value::text(collation::SERVER),
@@ -224,7 +229,8 @@ impl Translator<'_> {
             }
             false => {
                 let found = context.server.kept.named(&parts, &self.database);
-                found.map(|o| o.columns())
+                let view = || View::find(&parts, &self.database).map(|(view, _)| view.columns());
+                found.map(|o| o.columns()).or_else(view)
             }
         };
         let mut all = columns.into_iter().flatten();
@@ -431,6 +437,19 @@ impl Translator<'_> {
                 ]);
             }
         }
+        for database in database_names(server) {
+            for view in views().filter(|view| view.database.is_none_or(|d| d == database)) {
+                let key = object_key(&database, view.schema, view.name);
+                for column in view.columns() {
+                    let length = Value::Int(facts(column.kind)[1]);
+                    rows.push(vec![
+                        Value::text(key.as_str()),
+                        Value::Text(column.name),
+                        length,
+                    ]);
+                }
+            }
+        }
         let (name, column) = (self.as_text(table)?, self.as_text(column)?);
         let here = self.bind(Value::text(self.context.database));
         let key = Sql::call("ts_object_key", [name, here]);
@@ -522,6 +541,7 @@ impl Translator<'_> {
                     |name: &String| (text(name), database_property(&context, name, &property));
                 let kind = match property.to_ascii_uppercase().as_str() {
                     "STATUS" | "RECOVERY" | "UPDATEABILITY" | "USERACCESS" | "COLLATION" => NAME,
+                    "LASTGOODCHECKDBTIME" => Type::DateTime,
                     _ => Type::Int,
                 };
                 (database, all.iter().map(pair).collect(), kind)

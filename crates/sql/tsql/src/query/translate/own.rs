@@ -16,11 +16,13 @@ use std::sync::Arc;
 use sqlparser::ast::{Expr, Function, FunctionArg, FunctionArgExpr, ObjectName, TableAlias};
 
 use super::call::plain_arguments;
-use super::state::{NamedTable, SelectPurpose, Translator, TypedSql};
+use super::state::{NamedTable, SelectPurpose, Translator, TypedSql, not_here};
+use super::table_function::is_elsewhere;
 use super::tables;
-use crate::convert::{convert_given, type_of};
+use crate::convert::convert_given;
 use crate::dates::DateOrder;
 use crate::flow::Variable;
+use crate::kinds::{self, TypePlace};
 use crate::message::{self, Message};
 use crate::query::context::QueryContext;
 use crate::query::plan::{FunctionCall, UsedFunction};
@@ -48,7 +50,7 @@ fn routine_of(found: &StoredObject) -> Result<Routine, Message> {
 }
 
 fn kind_of(name: &crate::syntax::TypeName) -> Result<Type, Message> {
-    type_of(&name.name, &name.sizes).ok_or_else(|| message::TYPE_UNKNOWN.with(&[name]))
+    kinds::named(&name.name, &name.sizes, TypePlace::Variable("", 0))
 }
 
 /// The value of a parameter that a call leaves to its default.
@@ -182,7 +184,9 @@ impl Translator<'_> {
         names: &[String],
         function: &Function,
     ) -> Result<TypedSql, Message> {
+        let last = names.last().map_or("", String::as_str).to_ascii_lowercase();
         let unknown = || match names {
+            _ if is_elsewhere(&last) => not_here(&names.join(".")),
             [only] => message::NOT_RECOGNIZED.with(&[&only, &"built-in function name"]),
             _ => {
                 let first = names.first().map_or("", String::as_str);

@@ -153,9 +153,12 @@ impl Translator<'_> {
                 else_result: None,
             };
             let function = with_argument(aggregate, case);
+            self.pivots = true;
             let typed = self.within(&table, |t| {
                 t.unruled(|t| t.expression(&Expr::Function(function)))
-            })?;
+            });
+            self.pivots = false;
+            let typed = typed?;
             list.push(format!("{} AS {}", typed.sql, column_alias(columns.len())));
             let shown = named.alias.as_ref().map_or(name, |a| a.value.as_str());
             columns.push(Column::new(shown, typed.kind()));

@@ -183,6 +183,8 @@ pub(super) struct Translator<'a> {
     /// The SELECTs around what is being translated, behind their FROM.
     pub(super) rules: Vec<GroupRule>,
     pub(super) aggregates: AggregateRule,
+    /// Whether the NULLs that an aggregate passes over are those of PIVOT, and not of the rows.
+    pub(super) pivots: bool,
     /// That of the innermost SELECT.
     pub(super) clause: Clause,
     /// The moment of the query: SQL Server asks its clock once for each.
@@ -349,6 +351,7 @@ impl<'a> Translator<'a> {
             functions: Vec::new(),
             rules: Vec::new(),
             aggregates: AggregateRule::default(),
+            pivots: false,
             clause: Clause::default(),
             moment: None,
         }

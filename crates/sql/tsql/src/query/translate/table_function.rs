@@ -36,6 +36,39 @@ const KNOWN: [&str; 6] = [
 const FILE_STATS: &str = "dm_io_virtual_file_stats";
 const VOLUME_STATS: &str = "dm_os_volume_stats";
 
+/// Functions of SQL Server that this server does not have, whatever schema they are written with: refused by name.
+const ELSEWHERE: &[&str] = &[
+    "fn_builtin_permissions",
+    "fn_dblog",
+    "fn_dump_dblog",
+    "fn_get_audit_file",
+    "fn_get_sql",
+    "fn_hadr_is_primary_replica",
+    "fn_helpcollations",
+    "fn_listextendedproperty",
+    "fn_my_permissions",
+    "fn_servershareddrives",
+    "fn_trace_geteventinfo",
+    "fn_trace_getfilterinfo",
+    "fn_trace_getinfo",
+    "fn_trace_gettable",
+    "fn_varbintohexstr",
+    "fn_varbintohexsubstring",
+    "fn_virtualfilestats",
+    "fn_virtualservernodes",
+    "fn_xe_file_target_read_file",
+    "openquery",
+    "openrowset",
+    "opendatasource",
+    "openxml",
+    "sqlagent_suser_sname",
+];
+
+/// Whether SQL Server has a function of this name, in lower case, and this server has not.
+pub(super) fn is_elsewhere(lower: &str) -> bool {
+    ELSEWHERE.contains(&lower)
+}
+
 fn columns(declared: &[(&str, Type)]) -> Vec<Column> {
     declared
         .iter()
@@ -57,6 +90,7 @@ impl Translator<'_> {
         alias: Option<&TableAlias>,
         arguments: &[FunctionArg],
     ) -> Result<String, Message> {
+        self.context.names_own();
         let parts = tables::parts(name);
         let last = parts.last().cloned().unwrap_or_default();
         if let (true, [FunctionArg::Unnamed(FunctionArgExpr::Expr(handle))]) =
@@ -72,15 +106,8 @@ impl Translator<'_> {
             .len()
             .checked_sub(2)
             .is_some_and(|at| parts[at].eq_ignore_ascii_case("sys"));
-        let is_remote = [
-            "openrowset",
-            "openquery",
-            "opendatasource",
-            "openxml",
-            "fn_dblog",
-        ];
-        if is_remote.contains(&lower.as_str()) {
-            return Err(not_here(&last.to_ascii_uppercase()));
+        if is_elsewhere(&lower) {
+            return Err(not_here(&parts.join(".")));
         }
         if of_system && !KNOWN.contains(&lower.as_str()) {
             return Err(not_here(&parts.join(".")));

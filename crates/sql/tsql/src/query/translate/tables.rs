@@ -9,20 +9,33 @@
 //!
 //! Leaves to others: the views' columns and rows (`schema.rs`), and expressions in ON (`expression.rs`).
 
+use std::sync::Arc;
+
+use longshore_catalog::CatalogObject;
 use sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, Join, JoinConstraint, JoinOperator, ObjectName,
     ObjectNamePart, TableAlias, TableFactor, TableWithJoins,
 };
 
+use super::lookup::DBO;
 use super::pivot::Pivot;
 use super::state::{NamedTable, ROW_NUMBER, Translator, column_alias, not_here, quoted, renamed};
 use crate::message::{self, Message};
+use crate::query::objects::{of_tables, temporary_id};
 use crate::query::plan::UsedRows;
 use crate::query::schema::{RowOrigin, View};
 use crate::query::sqlite::table_of;
-use crate::server::is_shared;
-use crate::tables::TableId;
+use crate::query::view::ViewColumns;
+use crate::query::views::{number_of, views};
+use crate::server::objects::{StoredObject, TABLE, VOLATILE};
+use crate::server::{is_shared, text_of_date};
+use crate::tables::{SessionTable, TableShape};
 use crate::value::{Column, Type};
+
+/// The columns of a session's own table, and its rows.
+fn own_rows(id: u32, shape: &Arc<TableShape>) -> (Vec<Column>, UsedRows) {
+    (shape.result_columns(), UsedRows::Own(id, shape.clone()))
+}
 
 /// The parts of a name; omitted ones (`msdb..backupset`) are empty.
 pub fn parts(name: &ObjectName) -> Vec<String> {
@@ -106,13 +119,23 @@ fn are_hints(arguments: &[FunctionArg]) -> bool {
 fn chain_lsn(column: &str) -> Option<&'static str> {
     match column {
         "database_backup_lsn" => Some(
-            "CASE WHEN own.checkpoint_lsn IS NOT NULL THEN ifnull((SELECT b.checkpoint_lsn FROM cat.backupset AS b \
+            "ifnull((SELECT ifnull(b.checkpoint_lsn, b.longshore_start_us) FROM cat.backupset AS b \
              WHERE b.database_name = own.database_name AND b.family_guid IS own.family_guid AND b.type = 'D' \
-             AND b.is_copy_only = 0 AND b.backup_set_id < own.backup_set_id ORDER BY b.backup_set_id DESC LIMIT 1), 0) END",
+             AND b.is_copy_only = 0 AND b.backup_set_id < own.backup_set_id ORDER BY b.backup_set_id DESC LIMIT 1), 0)",
         ),
         "differential_base_lsn" => Some(
-            "CASE WHEN own.type = 'I' THEN (SELECT b.checkpoint_lsn FROM cat.backupset AS b \
-             WHERE b.backup_set_uuid = own.differential_base_guid) END",
+            "CASE WHEN own.type = 'I' THEN (SELECT ifnull(b.checkpoint_lsn, b.longshore_start_us) \
+             FROM cat.backupset AS b WHERE b.backup_set_uuid = own.differential_base_guid) END",
+        ),
+        // A database without WAL has a moment in place of an LSN.
+        "first_lsn" => Some("ifnull(own.first_lsn, own.longshore_start_us)"),
+        "checkpoint_lsn" => Some("ifnull(own.checkpoint_lsn, own.longshore_start_us)"),
+        "last_lsn" => Some("ifnull(own.last_lsn, own.longshore_finish_us)"),
+        // The set of a cluster does not tell; a backup of its log does.
+        "recovery_model" => Some(
+            "ifnull(own.recovery_model, CASE WHEN EXISTS (SELECT 1 FROM cat.backupset AS b \
+             WHERE b.database_name = own.database_name AND b.family_guid IS own.family_guid AND b.type = 'L') \
+             THEN 'FULL' ELSE 'SIMPLE' END)",
         ),
         _ => None,
     }
@@ -301,15 +324,31 @@ impl Translator<'_> {
             let (columns, rows) = found;
             return self.named_rows(called, alias, columns, rows);
         }
-        if let Some(view) = self.own_view(&parts, &called)? {
+        // A mistake in a view that a script has created is none of this statement.
+        let of_script = self.own_view(&parts, &called);
+        if let Some(view) = of_script.inspect_err(|_| self.context.names_own())? {
             return Ok(view);
         }
         let own_alias = alias;
         let found = View::find(&parts, &self.database);
         let (view, place) = found.ok_or_else(|| self.unknown(&parts))?;
-        let views = || self.columns_of_views(&place);
+        self.context.names_own();
+        let is_made = !matches!(view.rows, RowOrigin::Catalog | RowOrigin::Made(_));
+        if is_made && self.context.compiling.is_some() {
+            let none = UsedRows::Made(Vec::new());
+            return self.named_rows(called, own_alias, view.columns(), none);
+        }
+        let more = self.further_tables(&place);
+        let views = || {
+            let mut all = self.columns_of_views(&place)?;
+            all.extend(more.iter().cloned());
+            Ok(all)
+        };
         if let Some(rows) = view.rows_of(self.context.server, &place, views) {
-            let rows = rows?;
+            let mut rows = rows?;
+            if matches!(view.rows, RowOrigin::OfDatabase(_)) {
+                rows.extend(of_tables(view.name, &more));
+            }
             return self.named_rows(called, own_alias, view.columns(), UsedRows::Made(rows));
         }
         if !self.views.iter().any(|v| std::ptr::eq(*v, view)) {
@@ -325,6 +364,47 @@ impl Translator<'_> {
             labels: Vec::new(),
         })?;
         Ok(sql)
+    }
+
+    /// Tables that no script keeps: the session's temporary ones, as views about `tempdb` show them, and those of the history in
+    /// `msdb`.
+    fn further_tables(&self, database: &str) -> ViewColumns {
+        let object = |id: i64, name: &str, at: &str| CatalogObject {
+            id,
+            database: database.to_owned(),
+            name: name.to_owned(),
+            kind: TABLE.to_owned(),
+            created: at.to_owned(),
+            changed: at.to_owned(),
+            definition: String::new(),
+            uses_ansi_nulls: true,
+            uses_quoted_identifier: true,
+        };
+        if database.eq_ignore_ascii_case(VOLATILE) {
+            let now = text_of_date(self.context.server.now());
+            let shown = |(id, table): (u32, &SessionTable)| {
+                let found = StoredObject {
+                    object: object(temporary_id(id), &table.name, &now),
+                    table: Some(table.shape.clone()),
+                };
+                let columns = found.columns();
+                (Arc::new(found), columns)
+            };
+            return self.context.tables.all_temporary().map(shown).collect();
+        }
+        if !database.eq_ignore_ascii_case("msdb") {
+            return Vec::new();
+        }
+        let here = |view: &&View| view.schema == DBO && view.database == Some("msdb");
+        let shown = |view: &'static View| {
+            let found = StoredObject {
+                // Nobody knows when they were made.
+                object: object(number_of(view), view.name, "unknown"),
+                table: None,
+            };
+            (Arc::new(found), view.columns())
+        };
+        views().filter(here).map(shown).collect()
     }
 
     /// The refusal of a name: of SQL Server's own views by name.
@@ -345,7 +425,7 @@ impl Translator<'_> {
                 .any(|begin| last.starts_with(begin));
         match is_own || of_msdb || is_older {
             true => not_here(&parts.join(".")),
-            false => message::OBJECT_UNKNOWN.with(&[&parts.join(".")]),
+            false => message::object_unknown(&parts.join(".")),
         }
     }
 
@@ -366,22 +446,18 @@ impl Translator<'_> {
             if name.starts_with('@') {
                 let id = context.tables.variable(name);
                 let id = id.ok_or_else(|| message::TABLE_NOT_DECLARED.with(&[name]))?;
-                let table = context.tables.get(id).map(|t| t.shape.result_columns());
-                let rows = UsedRows::Table(TableId::Variable(id));
-                return Ok(table.map(|columns| (columns, rows)));
+                let table = context.tables.get(id);
+                return Ok(table.map(|t| own_rows(id, &t.shape)));
             }
         }
         if last.starts_with('#') && !is_shared(last) {
             let id = context.tables.temporary(last);
             let found = id.and_then(|id| Some((id, context.tables.get(id)?)));
-            return Ok(found.map(|(id, table)| {
-                let rows = UsedRows::Table(TableId::Temporary(id));
-                (table.shape.result_columns(), rows)
-            }));
+            return Ok(found.map(|(id, table)| own_rows(id, &table.shape)));
         }
         let found = context.server.kept.named(parts, &self.database);
         let found = found.filter(|o| o.table.is_some());
-        Ok(found.map(|o| (o.columns(), UsedRows::Table(TableId::Stored(o.object.id)))))
+        Ok(found.map(|o| (o.columns(), UsedRows::Stored(o))))
     }
 
     /// Rows that SQLite gets for this query, under a name of the query.
@@ -422,8 +498,10 @@ impl Translator<'_> {
                     _ if of_chain.flatten().is_some() => {
                         of_chain.flatten().unwrap_or_default().to_owned()
                     }
-                    // The catalog separates date and time as in ISO 8601.
-                    Type::DateTime if catalog => format!("replace({name}, 'T', ' ')"),
+                    // The catalog separates date and time as in ISO 8601. msdb has whole seconds, and a datetime no millisecond.
+                    Type::DateTime if catalog => {
+                        format!("replace(substr({name}, 1, 19), 'T', ' ') || '.000'")
+                    }
                     Type::UniqueIdentifier if catalog => format!("upper({name})"),
                     _ => name,
                 };

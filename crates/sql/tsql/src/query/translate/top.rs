@@ -26,6 +26,23 @@ pub(super) fn number(expr: &Expr) -> Option<usize> {
     }
 }
 
+/// Refuses the place of a column that a select list does not have. Errors: 108.
+pub(super) fn check_place(expr: &Expr, columns: usize) -> Result<(), Message> {
+    let Expr::Value(value) = expr else {
+        return Ok(());
+    };
+    match &value.value {
+        Literal::Number(n, _) if n.bytes().all(|b| b.is_ascii_digit()) => {
+            let is_there = n.parse().is_ok_and(|n: usize| (1..=columns).contains(&n));
+            match is_there {
+                true => Ok(()),
+                false => Err(message::ORDER_POSITION.with(&[n])),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Whether ORDER BY means a column of the result by its name.
 fn is_alias(select: &Select, expr: &Expr) -> bool {
     let Expr::Identifier(name) = expr else {

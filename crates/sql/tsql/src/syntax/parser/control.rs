@@ -9,7 +9,9 @@
 
 use super::Parser;
 use crate::message::{Message, NOT_HERE};
-use crate::syntax::ast::{Declaration, LocatedStatement, Statement, Transaction, TypeName};
+use crate::syntax::ast::{
+    Declaration, Fragment, LocatedStatement, Statement, Transaction, TypeName,
+};
 use crate::syntax::lexer::TokenKind;
 
 /// Whether a text could be written as a word.
@@ -217,7 +219,7 @@ impl Parser<'_> {
 
     pub(super) fn if_else(&mut self, depth: usize) -> Result<Statement, Message> {
         self.advance()?;
-        let condition = self.fragment(false)?;
+        let condition = self.condition()?;
         let then = Box::new(self.statement(false, depth + 1)?);
         // A semicolon ends the branch, and ELSE may still follow.
         while self.is(";") && (self.next.is(";") || self.next.is_word("ELSE")) {
@@ -234,9 +236,14 @@ impl Parser<'_> {
         })
     }
 
+    /// The condition of IF and of WHILE. The query that follows may begin with WITH, which no condition has outside of parentheses.
+    fn condition(&mut self) -> Result<Fragment, Message> {
+        self.fragment_to(false, &["WITH"])
+    }
+
     pub(super) fn while_loop(&mut self, depth: usize) -> Result<Statement, Message> {
         self.advance()?;
-        let condition = self.fragment(false)?;
+        let condition = self.condition()?;
         let body = Box::new(self.statement(false, depth + 1)?);
         Ok(Statement::While { condition, body })
     }

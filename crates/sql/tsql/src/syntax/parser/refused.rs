@@ -142,6 +142,12 @@ impl<'a> Parser<'a> {
         while shown.last().is_some_and(|last| last == ";") {
             shown.pop();
         }
+        // The word that was refused is the next statement's: there is nothing that this one is about.
+        if let [only] = shown.as_slice()
+            && !only.eq_ignore_ascii_case(&what)
+        {
+            return Err(self.syntax());
+        }
         let text = shown.join(" ");
         Ok(Statement::Refused { what, text })
     }

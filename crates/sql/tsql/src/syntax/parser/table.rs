@@ -8,7 +8,7 @@
 
 use super::Parser;
 use super::change::TABLE_PARTS_MAX;
-use crate::message::Message;
+use crate::message::{Message, SYNTAX_KEYWORD};
 use crate::syntax::ast::*;
 use crate::syntax::lexer::{NEAR_MAX, TokenKind};
 
@@ -142,8 +142,12 @@ impl Parser<'_> {
         self.advance()?;
         self.expect("(")?;
         self.list(|p| {
-            p.identifier()?;
+            let option = p.identifier()?;
             p.expect("=")?;
+            // It changes what an INSERT does.
+            if option.eq_ignore_ascii_case("IGNORE_DUP_KEY") && p.is_word("ON") {
+                return Err(p.not_here("IGNORE_DUP_KEY = ON"));
+            }
             match p.take_word("ON")? || p.take_word("OFF")? {
                 true => Ok(()),
                 false => match p.token.kind {
@@ -171,7 +175,11 @@ impl Parser<'_> {
             }
         }
         self.expect(")")?;
-        Ok(table)
+        // Only a table that is altered has rows.
+        match table.columns.iter().any(|column| column.fills) {
+            true => Err(SYNTAX_KEYWORD.with(&[&"WITH"])),
+            false => Ok(table),
+        }
     }
 
     /// A column or a constraint of the table.
@@ -186,9 +194,11 @@ impl Parser<'_> {
             };
             return self.table_constraint(name, table);
         }
-        if self.is_word("INDEX") || self.is_word("PERIOD") {
-            let what = format!("{} in a table", self.token.raw.to_ascii_uppercase());
-            return Err(self.not_here(&what));
+        if self.is_word("INDEX") {
+            return self.inline_index(None, table);
+        }
+        if self.is_word("PERIOD") {
+            return Err(self.not_here("PERIOD in a table"));
         }
         self.column(table)
     }
@@ -223,6 +233,42 @@ impl Parser<'_> {
         Ok(())
     }
 
+    /// `INDEX name [UNIQUE] [CLUSTERED | NONCLUSTERED] (columns)`, or of one column. Only a unique one changes what a table does.
+    fn inline_index(&mut self, column: Option<&str>, table: &mut TableSpec) -> Result<(), Message> {
+        self.expect_word("INDEX")?;
+        let name = self.identifier()?;
+        let is_unique = self.take_word("UNIQUE")?;
+        if !self.take_word("CLUSTERED")? {
+            self.take_word("NONCLUSTERED")?;
+        }
+        if self.is_word("COLUMNSTORE") || self.is_word("HASH") {
+            let what = format!("INDEX … {} in a table", self.token.raw.to_ascii_uppercase());
+            return Err(self.not_here(&what));
+        }
+        let columns = match column {
+            Some(column) if !self.is("(") => vec![column.to_owned()],
+            _ => self.key_columns()?,
+        };
+        if self.take_word("INCLUDE")? {
+            self.key_columns()?;
+        }
+        if self.is_word("WHERE") {
+            return Err(self.not_here("INDEX … WHERE in a table"));
+        }
+        self.storage_options()?;
+        if self.take_word("ON")? {
+            self.file_group()?;
+        }
+        if is_unique {
+            table.constraints.push(ConstraintSpec {
+                name: Some(name),
+                kind: ConstraintKind::Unique,
+                columns,
+            });
+        }
+        Ok(())
+    }
+
     /// `CHECK (condition)`
     fn check(&mut self, name: Option<String>, table: &mut TableSpec) -> Result<(), Message> {
         self.expect_word("CHECK")?;
@@ -246,6 +292,8 @@ impl Parser<'_> {
         let default = Some(self.fragment_to(true, AFTER_DEFAULT)?);
         self.expect_word("FOR")?;
         let name = self.identifier()?;
+        // Rows that are there keep what they have.
+        self.with_values()?;
         // A column without a type: only its default changes.
         table.columns.push(ColumnSpec {
             name,
@@ -257,8 +305,19 @@ impl Parser<'_> {
             identity: None,
             default,
             computed: None,
+            fills: false,
         });
         Ok(())
+    }
+
+    /// `WITH VALUES` after a default.
+    fn with_values(&mut self) -> Result<bool, Message> {
+        let found = self.is_word("WITH") && self.next.is_word("VALUES");
+        if found {
+            self.advance()?;
+            self.advance()?;
+        }
+        Ok(found)
     }
 
     fn key_kind(&mut self) -> Result<ConstraintKind, Message> {
@@ -336,6 +395,7 @@ impl Parser<'_> {
             identity: None,
             default: None,
             computed: None,
+            fills: false,
         };
         let mut constraint = None;
         loop {
@@ -355,6 +415,7 @@ impl Parser<'_> {
                 column.identity = Some(self.identity()?);
             } else if self.take_word("DEFAULT")? {
                 column.default = Some(self.fragment_to(true, AFTER_DEFAULT)?);
+                column.fills = self.with_values()?;
                 constraint = None;
             } else if self.is_word("PRIMARY") || self.is_word("UNIQUE") {
                 let kind = self.key_kind()?;
@@ -374,6 +435,8 @@ impl Parser<'_> {
                 self.check(constraint.take(), table)?;
             } else if self.take_word("COLLATE")? {
                 self.collation()?;
+            } else if self.is_word("INDEX") {
+                self.inline_index(Some(&column.name), table)?;
             } else if [
                 "ROWGUIDCOL",
                 "SPARSE",
@@ -412,6 +475,7 @@ impl Parser<'_> {
             identity: None,
             default: None,
             computed: Some(expression),
+            fills: false,
         });
         let constraint = match self.take_word("CONSTRAINT")? {
             true => Some(self.identifier()?),
@@ -463,6 +527,10 @@ impl Parser<'_> {
         let name = self.names(TABLE_PARTS_MAX)?;
         if self.is_word("WITH") && (self.next.is_word("CHECK") || self.next.is_word("NOCHECK")) {
             self.advance()?;
+            // Existing rows are looked at here in any case: a script that asks otherwise would fail at some other place.
+            if self.is_word("NOCHECK") && self.next.is_word("ADD") {
+                return Err(self.not_here("ALTER TABLE WITH NOCHECK ADD"));
+            }
             self.advance()?;
         }
         let change = if self.take_word("ADD")? {
