@@ -31,7 +31,7 @@ use super::moving::{limits, tuning};
 use super::offload;
 use super::recording::{self, Recorder};
 use super::runs::PendingRun;
-use super::{detached, devices, source, unarchived};
+use super::{detached, devices, emptied, shelves, source, unarchived};
 use crate::config;
 use crate::context::Context;
 use crate::key_places;
@@ -189,6 +189,12 @@ fn run_against(
         .as_ref()
         .map(|found| found.is_valid() && is_ours(found));
     let mixed = held.as_ref().is_some_and(|held| held.mixed);
+    if let Some(text) = held
+        .as_ref()
+        .and_then(|held| lost_content(held, &request.source, &report))
+    {
+        context.output.warn(&text);
+    }
     let label = held.as_ref().map(|held| held.begun.label.clone());
     // The mark tells the expire of a copy elsewhere that the backup is here, too.
     if let (Some(target), Some(places)) = (&kind.target, &request.key_places) {
@@ -214,6 +220,19 @@ fn run_against(
     show(context.output, exit, &report, &kind, verified);
     lines.end(exit, &kind.done(&report));
     Ok(exit)
+}
+
+/// The sentence for a source that had content and has lost it.
+fn lost_content(held: &TargetHold, source: &SourceSpec, report: &BackupReport) -> Option<String> {
+    let left = match (source, &report.differential) {
+        (SourceSpec::Postgres(_), _) => return None,
+        (_, None) => report.plain_bytes,
+        (_, Some(compared)) => compared.described_bytes,
+    };
+    let filled = held.filled.as_ref()?;
+    let birth_ns = held.identity.births_ns.last().copied();
+    let is_lost = filled.full.is_lost_in(left, birth_ns);
+    is_lost.then(|| emptied::told(&filled.newest, left, (&report.database, &held.target)))
 }
 
 /// Records the run in the history.
@@ -694,6 +713,7 @@ impl<'a> BackupWish<'a> {
         }
         let context = self.context;
         let shelf = devices::shelf(context, &devices::target(context, target)?, &name)?;
+        shelves::refuse_among_wal(&shelf, context)?;
         let named = self.configured.map(|(name, _)| name.as_str());
         let held = devices::for_backup(context, &shelf, against, (source, named))?;
         let configured = context.config.target.get(target);

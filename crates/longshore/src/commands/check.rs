@@ -18,30 +18,30 @@ mod notes;
 mod postgres;
 mod sending;
 mod space;
+mod standby;
 mod timeline;
 
-use longshore_catalog::{
-    Catalog, Error as CatalogError, HistoryQuery, RunOutcome, RunRow, RunTask,
-};
+use longshore_catalog::{Catalog, Error as CatalogError, RunOutcome, RunRow, RunTask};
 use longshore_pipeline::SourceSpec;
 use longshore_repository::branch::Branch;
-use longshore_repository::chain::{chain, is_sound};
+use longshore_repository::chain::{SetFacts, chain, is_sound};
 use longshore_repository::identity::Origin;
 use longshore_repository::{Listing, Places, Shelf};
 use longshore_source::SourceOptions;
 use serde::Serialize;
 
 use super::info;
+use super::remembered::runs_of;
 use super::results::age_text;
 use super::wal::OwedReport;
-use super::{devices, shelves, source};
+use super::{devices, emptied, shelves, source};
 use crate::context::Context;
 use crate::options::Check;
 pub use depth::CheckDepth;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::numbers;
 use longshore_terminal::output::{moment, moment_after};
-use longshore_terminal::text::plain;
+use longshore_terminal::text::{plain, shell_words};
 pub use notes::{Finding, Grade};
 use notes::{Notes, told};
 
@@ -169,7 +169,13 @@ fn look(
         _ => postgres::ServerAnswers::default(),
     };
     if let Some(shelf) = &shelf {
-        target(shelf, spec.as_ref(), depth, context, notes);
+        target(
+            shelf,
+            (spec.as_ref(), answers.system),
+            depth,
+            context,
+            notes,
+        );
     }
     match &spec {
         Some(SourceSpec::Postgres(_)) => notes.append(asked),
@@ -223,7 +229,7 @@ fn catalog(context: &Context, notes: &mut Notes) {
 
 fn target(
     shelf: &Shelf,
-    spec: Option<&SourceSpec>,
+    (spec, system): (Option<&SourceSpec>, Option<u64>),
     depth: &CheckDepth,
     context: &Context,
     notes: &mut Notes,
@@ -248,7 +254,8 @@ fn target(
             listing.sets.len()
         ),
     );
-    let own = spec.and_then(|spec| devices::origin(context, spec, Some(&shelf.database)));
+    let origin = spec.and_then(|spec| devices::origin(context, spec, Some(&shelf.database)));
+    let own = system.map(Own::Cluster).or(origin.map(Own::Origin));
     let mut told = match info::database(shelf, &listing, context) {
         Ok(told) => told,
         Err(failure) => {
@@ -268,7 +275,8 @@ fn target(
         notes.look("stopped", text);
     }
     age(&told, depth, notes);
-    results(&told, depth, notes);
+    results(&told, spec, depth, notes);
+    empty(shelf, &listing, context, notes);
     others_age(&told, depth, context, notes);
     ahead(&listing, &told, context, notes);
     damaged_and_mixed(&listing, &told, context, notes);
@@ -285,8 +293,19 @@ fn target(
     copies::look(shelf, &listing, depth, context, notes);
     if let Some(wal) = &told.wal {
         log(wal, context, notes);
+        timeline::plain(shelf, &listing, told.last_good.as_deref(), notes);
         stranded(&told, wal, notes);
         damage::look(shelf, wal, context, notes);
+    }
+}
+
+/// The newest backups whose source had lost its content.
+fn empty(shelf: &Shelf, listing: &Listing, context: &Context, notes: &mut Notes) {
+    let at = (&*shelf.database, &*shelf.target.name);
+    for loss in emptied::losses(shelf, listing, context) {
+        let text = emptied::told(&loss.filled, loss.left, at);
+        let label = &listing.sets[loss.lost[0]].label;
+        notes.bad("emptied", format!("{label}: {text}"));
     }
 }
 
@@ -500,23 +519,47 @@ fn log(wal: &info::Wal, context: &Context, notes: &mut Notes) {
     }
 }
 
+/// The configured source, as backups tell it.
+enum Own {
+    /// A cluster's system identifier.
+    Cluster(u64),
+    Origin(Origin),
+}
+
+impl Own {
+    fn is_of(&self, set: &SetFacts) -> bool {
+        match self {
+            Own::Cluster(system) => set.log.is_some_and(|log| log.system == *system),
+            Own::Origin(own) => set.log.is_none() && set.identity.origin.is_same(own),
+        }
+    }
+}
+
 /// Where several branches are there, the last good backup is to be the configured source's own: another database's says
 /// nothing about it. On a machine that has none there, as one that only looks, it is the newest of all.
-fn narrow(told: &mut info::DescribedDatabase, listing: &Listing, own: &Origin, context: &Context) {
+fn narrow(told: &mut info::DescribedDatabase, listing: &Listing, own: &Own, context: &Context) {
     let now_us = context.clock.wall_ns() / 1000;
     let facts = listing.facts();
     let branches = listing.branches();
-    let of = |i: usize| facts[i].log.is_none() && facts[i].identity.origin.is_same(own);
-    let own: Vec<&Branch> = branches.iter().filter(|b| of(b.tip())).collect();
-    if branches.len() < 2 || own.is_empty() {
+    let of_own = branches.iter().filter(|b| own.is_of(&facts[b.tip()]));
+    let is_cluster = matches!(own, Own::Cluster(_));
+    let own: Vec<&Branch> = match own {
+        // An abandoned future's backups say nothing about the server as it is.
+        Own::Cluster(_) => of_own.filter(|b| b.given_up_for.is_none()).collect(),
+        Own::Origin(_) => of_own.collect(),
+    };
+    // The server itself has told which cluster it is.
+    let has_none = is_cluster && own.is_empty();
+    if !has_none && (branches.len() < 2 || own.is_empty()) {
         return;
     }
     // Of two files of one name, the older backup counts: nobody knows which is this machine's.
-    let good = |branch: &&Branch| shelves::last_good_of(&facts, branch, now_us);
+    let good = |branch: &&Branch| shelves::last_good_of(&facts, branch, &[], now_us);
     let goods: Option<Vec<usize>> = own.iter().map(good).collect();
     let oldest = goods.and_then(|goods| goods.into_iter().min_by_key(|i| facts[*i].finish_us));
     let complete = oldest.and_then(|i| listing.sets[i].complete());
     told.last_good = oldest.map(|i| facts[i].label.to_string());
+    told.last_good_of_standby = oldest.is_some_and(|i| info::is_of_standby(&facts[i]));
     told.last_good_finish_us = oldest.map(|i| facts[i].finish_us);
     told.last_good_age_s = oldest.map(|i| now_us.saturating_sub(facts[i].finish_us) / 1_000_000);
     told.last_good_stored_bytes = complete.map(|complete| complete.stored_bytes);
@@ -559,7 +602,10 @@ fn age(told: &info::DescribedDatabase, depth: &CheckDepth, notes: &mut Notes) {
         notes.bad("age", "there is no good backup (complete and unmarked)");
         return;
     };
-    let (grade, text) = judged_age(label, age, depth.max_age);
+    let (grade, mut text) = judged_age(label, age, depth.max_age);
+    if told.last_good_of_standby {
+        text += "; it is a standby's, and lacks what that had not replayed";
+    }
     notes.note("age", grade, text);
 }
 
@@ -585,7 +631,12 @@ fn judged_age(label: &str, age_s: i64, max_age_hours: u32) -> (Grade, String) {
 }
 
 /// What earlier runs found out: damage and a last run that failed are told always, ages only where a limit is given.
-fn results(told: &info::DescribedDatabase, depth: &CheckDepth, notes: &mut Notes) {
+fn results(
+    told: &info::DescribedDatabase,
+    spec: Option<&SourceSpec>,
+    depth: &CheckDepth,
+    notes: &mut Notes,
+) {
     let (database, target, results) = (&told.database, &told.target, &told.results);
     let limits = [
         ("verified", depth.max_verify_age, &results.last_verified),
@@ -622,8 +673,23 @@ fn results(told: &info::DescribedDatabase, depth: &CheckDepth, notes: &mut Notes
             "verify" => format!("longshore verify --database {database}"),
             _ => format!("longshore drill {database}"),
         };
+        // A backup has the damage of its source, and so has the next one.
+        let source = match (task, spec) {
+            ("drill", Some(SourceSpec::Sqlite(path))) => {
+                let words = [
+                    "sqlite3".into(),
+                    path.clone().into(),
+                    "PRAGMA integrity_check".into(),
+                ];
+                format!(
+                    "Look whether the source is damaged, too: `{}`. ",
+                    shell_words(words)
+                )
+            }
+            _ => String::new(),
+        };
         let text = format!(
-            "{label} was found not to be good by {task}, {} ago on host {}: {why}. Make a full backup (`longshore backup \
+            "{label} was found not to be good by {task}, {} ago on host {}: {why}. {source}Make a full backup (`longshore backup \
              {database}`); after a repair, run `{again} --target {target} --label {label}`",
             age_text(bad.age_s),
             bad.host
@@ -663,18 +729,6 @@ fn unrecorded(told: &info::DescribedDatabase, context: &Context, notes: &mut Not
     }
 }
 
-/// The runs of a database in this machine's history, if there is one.
-fn runs_of(database: &str, context: &Context) -> Vec<RunRow> {
-    let query = HistoryQuery {
-        database: Some(database.to_owned()),
-        limit: None,
-    };
-    let path = context.catalog.as_deref();
-    let path = path.filter(|path| context.storage.stat(path).is_ok());
-    let runs = path.and_then(|path| Catalog::open(path).ok()?.runs(&query).ok());
-    runs.unwrap_or_default()
-}
-
 /// Backups that are known not to be good, of which another target has a copy that is not.
 fn copied(shelf: &Shelf, listing: &Listing, context: &Context, notes: &mut Notes) {
     let (facts, database) = (listing.facts(), &shelf.database);
@@ -684,7 +738,7 @@ fn copied(shelf: &Shelf, listing: &Listing, context: &Context, notes: &mut Notes
     for copy in context.config.copies_of(database) {
         let there = devices::target(context, copy)
             .and_then(|target| devices::shelf(context, &target, database))
-            .and_then(|there| Ok(there.list()?));
+            .and_then(|there| Ok(there.heeding(shelf).list()?));
         // `copies` tells of a target that is away.
         let Ok(there) = there else { continue };
         let others = there.facts();

@@ -27,7 +27,7 @@ use super::ends::RunLines;
 use super::recording::{self, Recorder};
 use super::runs::PendingRun;
 use super::shelves::{self, Failures};
-use super::{detached, devices, wal};
+use super::{detached, devices, unmounted, wal};
 use crate::context::Context;
 use crate::options::Copy;
 use crate::progress::ProgressView;
@@ -260,7 +260,9 @@ fn routes(options: &Copy, context: &Context) -> Result<Vec<(Shelf, Shelf)>, Fail
             let to = devices::target(context, to)?;
             shelves::refuse_same(&from, &to, name, context)?;
             let shelf = |target: &Target| devices::shelf(context, target, name);
-            routes.push((shelf(&from)?, shelf(&to)?));
+            let (from, to) = (shelf(&from)?, shelf(&to)?);
+            let to = to.heeding(&from);
+            routes.push((from, to));
         }
     }
     match routes.is_empty() && options.databases.is_empty() {
@@ -343,7 +345,12 @@ impl RouteRun<'_> {
         let began = self.context.clock.now();
         let from = self.from.list()?;
         self.refuse_unknown(&from)?;
+        self.to.check_mounted()?;
+        unmounted::refuse(self.to, RunTask::Copy, self.context)?;
         let to = self.to.list()?;
+        if let Some(doubt) = self.from.told_apart(&from, (self.to, &to))? {
+            shelves::refuse_doubt(&doubt, (self.from, self.to))?;
+        }
         let now_us = self.context.clock.wall_ns() / 1000;
         let mut plan = plan(&from, &to, &self.options.labels, &self.policy(), now_us);
         self.block_shared(&from, &to, &mut plan);
@@ -376,7 +383,11 @@ impl RouteRun<'_> {
                 database.wal_bytes = todo.map_or(0, |todo| todo.stored_bytes);
                 rows
             }
-            false => self.carry_out((&from, &plan), rows, failures, &mut database),
+            false => {
+                let rows = self.carry_out((&from, &plan), rows, failures, &mut database);
+                self.bring_findings(&from, &rows);
+                rows
+            }
         };
         database.backups = rows.into_iter().flatten().collect();
         database.sum();
@@ -384,6 +395,20 @@ impl RouteRun<'_> {
         self.tell(&database, &from);
         self.tell_branches(&to);
         Ok(database)
+    }
+
+    /// Brings what drills found in the content of backups that are at both targets now.
+    fn bring_findings(&self, from: &Listing, rows: &[Option<CopyRow>]) {
+        let is_there = |row: &Option<CopyRow>| {
+            let fate = row.as_ref().map(|row| row.fate);
+            matches!(fate, Some(CopyFate::Copied | CopyFate::There))
+        };
+        let sets = (0..rows.len()).filter(|i| is_there(&rows[*i]));
+        let sets = sets.filter_map(|i| Some(from.sets[i].complete()?.header.set));
+        if let Err(error) = self.to.record_heeded(&sets.collect::<Vec<_>>()) {
+            let text = format!("what drills found is not recorded there: {error}");
+            self.context.output.note(&text);
+        }
     }
 
     fn lines(&self) -> RunLines {
@@ -405,8 +430,8 @@ impl RouteRun<'_> {
 
     fn policy(&self) -> Policy {
         let target = Some(self.to.target.name.as_str());
-        let found = self.context.config.retention_of(&self.to.database, target);
-        found.map_or(Policy::default(), |(_, rules)| rules.policy())
+        let found = self.context.config.policy_of(&self.to.database, target);
+        found.unwrap_or_default()
     }
 
     /// A label that is not there would otherwise be a copy of nothing, with success; so would one of a backup that cannot be
@@ -732,11 +757,30 @@ impl RouteRun<'_> {
                 database.from, database.database
             ));
         }
+        self.tell_condemned(database, from);
         for row in database.backups.iter().filter(|row| row.is_doubtful()) {
             let why = row.why.as_deref().unwrap_or_default();
             self.context
                 .output
                 .warn(&format!("{} is not copied: {why}", row.label));
+        }
+    }
+}
+
+impl RouteRun<'_> {
+    /// Warns of each backup that is copied although its content was found not to be good.
+    fn tell_condemned(&self, database: &CopiedDatabase, from: &Listing) {
+        let is_copied =
+            |row: &&CopyRow| matches!(row.fate, CopyFate::Copied | CopyFate::WouldBeCopied);
+        for row in database.backups.iter().filter(is_copied) {
+            let set = from.sets.iter().find(|set| set.label.as_str() == row.label);
+            let what = set.and_then(|set| set.found_bad.as_ref().map(|what| (set, what)));
+            if let Some((_, what)) = what.filter(|(set, _)| self.from.is_content_bad(set)) {
+                self.context.output.warn(&format!(
+                    "{} {what}, and so is its copy: no rule counts it there, either. Make a full backup (`longshore backup {}`)",
+                    row.label, database.database
+                ));
+            }
         }
     }
 }

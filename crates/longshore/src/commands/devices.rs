@@ -13,6 +13,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use longshore_catalog::RunTask;
 use longshore_facts as facts;
 use longshore_io::Clock;
 use longshore_media::{DeviceSpec, SourceIdentity};
@@ -21,6 +22,7 @@ use longshore_pipeline::{Against, SourceSpec};
 use longshore_repository::base::{BaseOf, Candidate};
 use longshore_repository::branch::{self, Others};
 use longshore_repository::chain::SetFacts;
+use longshore_repository::emptied::{self, Filled};
 use longshore_repository::identity::Origin;
 use longshore_repository::{
     BackupEntry, BackupKind, BackupLease, Listing, NewBackup, Shelf, Target,
@@ -29,6 +31,7 @@ use longshore_source::{ServerBranch, SourceKind};
 
 use super::past;
 use super::results::age_text;
+use super::unmounted;
 use crate::config::Database;
 use crate::context::Context;
 use crate::keys::lenient_keyring;
@@ -53,8 +56,18 @@ pub struct TargetHold {
     pub earlier: Vec<Earlier>,
     /// The identity that separates the source from others of its name.
     pub identity: SourceIdentity,
+    /// The backups with which an emptied source is told.
+    pub filled: Option<KnownContent>,
     /// Some of the backups are of a server that this one does not descend from.
     pub mixed: bool,
+}
+
+/// The content that a source had.
+pub struct KnownContent {
+    /// The full backup that a new one is compared with.
+    pub full: Filled,
+    /// The newest backup that has it.
+    pub newest: Filled,
 }
 
 /// How a target's backups relate to the server that is backed up.
@@ -154,11 +167,12 @@ pub fn for_backup(
     (source, named): (&SourceSpec, Option<&str>),
 ) -> Result<TargetHold, Failure> {
     let (mut earlier, mut compared) = (Vec::new(), BackupRelation::default());
-    let mut identity = SourceIdentity::default();
+    let (mut identity, mut filled) = (SourceIdentity::default(), None);
     let table = table_of(context, source, named.unwrap_or(&shelf.database));
     let origin = origin(context, source, table);
     if let Some(origin) = &origin {
-        (identity, compared.mixed) = identify(context, shelf, source, (origin, table));
+        let identified = identify(context, shelf, source, (origin, table));
+        (identity, compared.mixed, filled) = identified;
     }
     if let SourceSpec::Postgres(server) = source {
         let listing = shelf.list()?;
@@ -189,12 +203,14 @@ pub fn for_backup(
         None => BackupKind::Full,
     };
     let begun_us = Clock::wall_ns(&*context.clock) / 1000;
+    unmounted::refuse(shelf, RunTask::Backup, context)?;
     Ok(TargetHold {
         begun: Arc::new(shelf.begin(kind, begun_us)?),
         target: shelf.target.name.clone(),
         base: lent.map(|lent| lent.lease),
         earlier,
         identity,
+        filled: filled.filter(|_| !context.config.may_be_empty(&shelf.database)),
         mixed: compared.mixed,
     })
 }
@@ -257,13 +273,13 @@ fn roots(paths: &[PathBuf]) -> BTreeSet<PathBuf> {
 }
 
 /// The identity of a source without WAL, which tells it from others of its name. Backups of such others at the target
-/// are reported.
+/// are reported. Also the backup that shows whether the source has lost its content.
 fn identify(
     context: &Context,
     shelf: &Shelf,
     source: &SourceSpec,
     (origin, table): (&Origin, Option<&str>),
-) -> (SourceIdentity, bool) {
+) -> (SourceIdentity, bool, Option<KnownContent>) {
     let path = match source {
         SourceSpec::Sqlite(path) => Some(path.clone()),
         SourceSpec::Files(paths) => roots(paths).pop_first(),
@@ -291,7 +307,11 @@ fn identify(
     for text in &told {
         context.output.warn(text);
     }
-    (identity, !told.is_empty())
+    let filled = emptied::filled(&facts, origin, birth_ns, now_us).map(|full| KnownContent {
+        newest: shelf.newest_filled(&listing, &full, now_us),
+        full,
+    });
+    (identity, !told.is_empty(), filled)
 }
 
 /// The sentence for a source of which the target has a backup that is dated later than now: labels alone order such sources.

@@ -6,23 +6,25 @@
 //!
 //! Invariants
 //! - The backup is leased until the drill has ended, so no expire removes it meanwhile.
-//! - A drill that ends because the backup is damaged leaves a bad result for the very backup that was leased.
+//! - A drill that ends because the backup is damaged leaves a bad result for the very backup that was leased. One that found
+//!   the content not to be good leaves it wherever a copy of the backup may lie.
 //! - The programs of a cluster's major version are looked for before the whole backup is restored.
 //! - A marked set is never called good. No server starts whose tablespaces another server's files occupy.
 //!
 //! Leaves to others: restoring (`pipeline`), the checks of a cluster (`drill/postgres.rs`), its WAL from the archive
-//! (`drill/log.rs`, `drill/later.rs`), and the scratch directory (`drill/scratch.rs`).
+//! (`drill/log.rs`, `drill/later.rs`), the check of a SQLite database
+//! (`drill/sqlite.rs`), and the scratch directory (`drill/scratch.rs`).
 
 mod later;
 mod log;
 mod postgres;
 mod proof;
 mod scratch;
+mod sqlite;
 
 use std::path::{Path, PathBuf};
 
 use longshore_catalog::RunTask;
-use longshore_io::ConnectionClaims;
 use longshore_landing::{taken_tablespaces, told_of_taken};
 use longshore_media::{EntryKind, Error as MediaError, Item, MediaSet, SetSummary};
 use longshore_pipeline::{
@@ -40,11 +42,12 @@ use super::moving::{reading_tuning, restore_limits};
 use super::recording::Recorder;
 use super::runs::PendingRun;
 use super::verify::is_answer;
-use super::{devices, nearest};
+use super::{devices, elsewhere, emptied, nearest};
 use crate::context::Context;
 use crate::keys::set_keyring;
 use crate::options::Drill;
 use crate::progress::ProgressView;
+use later::LaterLog;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::numbers;
 use longshore_terminal::output::bytes;
@@ -58,6 +61,9 @@ struct Answer<'a> {
     database: &'a str,
     label: &'a str,
     sound: bool,
+    /// Whether the backup got all its proofs.
+    #[serde(skip)]
+    is_checked: bool,
     proofs: &'a [Proof],
     elapsed_s: f64,
     restore: &'a RestoreReport,
@@ -89,6 +95,7 @@ pub fn run(options: &Drill, context: &Context) -> Result<Exit, Failure> {
     run.record.label = Some(lease.label.to_string());
     run.record.set = lease.identities.first().map(|identity| identity.set);
     ends::chose(Some(lease.label.as_str()));
+    emptied::tell_leased(&lease, &at, label, context);
     let drilled = run_leased(options, (&at, recorder.as_ref()), &lease, (&mut run, lines));
     drilled.map_err(|ended| {
         run.failed(&ended.failure);
@@ -164,12 +171,13 @@ fn run_leased(
         scratch: Scratch::new(context, options.work.as_deref())?,
     };
     let restore = drilled.restore(lease, &media)?;
-    let proofs = drilled.prove(&restore)?;
+    let (proofs, is_checked) = drilled.prove(&restore)?;
     let answer = Answer {
         action: "drill",
         database: &options.database,
         label: lease.label.as_str(),
         sound: proofs.iter().all(|p| p.sound),
+        is_checked,
         proofs: &proofs,
         elapsed_s: (context.clock.now() - began).as_secs_f64(),
         restore: &restore,
@@ -185,8 +193,11 @@ fn run_leased(
         context.output.warn(refused);
     }
     drilled.scratch.remove();
+    let mut told = None;
     if let (Some(recorder), Some(identity)) = (recorder, lease.identities.first()) {
-        answer.record(recorder, identity);
+        let was_condemned = shelf.condemns(identity.set);
+        let result = answer.record(recorder, identity);
+        told = result.filter(|result| !result.good || was_condemned);
     }
     let exit = match answer.sound {
         true if restore.run.history_failed || refused.is_some() => Exit::Warnings,
@@ -205,6 +216,10 @@ fn run_leased(
     }
     lines.end(exit, &answer.summary());
     context.output.json(exit, answer);
+    // Last, since a target that hangs must not keep the answer back.
+    if let Some(result) = told {
+        elsewhere::tell_result(shelf, &result, context);
+    }
     Ok(exit)
 }
 
@@ -225,22 +240,29 @@ impl Answer<'_> {
         unsound.map(|proof| format!("{}: {}", proof.what, proof.text))
     }
 
-    /// Of the chain, only the backup that was restored has a result: the others were not tried as they stand.
-    fn record(&self, recorder: &Recorder, identity: &SetIdentity) {
+    /// Of the chain, only the backup that was restored has a result: the others were not tried as they stand. Returns the
+    /// result if it says anything about the content, and so about all copies of the backup.
+    fn record(&self, recorder: &Recorder, identity: &SetIdentity) -> Option<SetResult> {
         let wrong = self.wrong();
         let by = recorder.now();
         let failed = |text: &str| {
             let told = (Exit::No.code(), numbers::RESTORE_TARGET, text);
             FailedRun::new(by.clone(), Some(self.label), told)
         };
-        let mut result = SetResult::new(identity, &by, self.backups_wrong().as_deref());
+        let backups_wrong = self.backups_wrong();
+        let mut result = SetResult::new(identity, &by, backups_wrong.as_deref());
         result.seconds = Some(self.elapsed_s);
+        result.content = self.proofs.iter().any(|p| !p.sound && p.of_content);
+        // A backup that is neither shown good nor bad keeps the result that it had.
+        let is_result = self.is_checked || backups_wrong.is_some();
+        let of_content = (is_result && (result.good || result.content)).then(|| result.clone());
         recorder.record(&News {
-            sets: vec![result],
+            sets: Vec::from_iter(is_result.then_some(result)),
             failed: wrong.as_deref().map(failed),
             good: (self.sound).then(|| recorder.good_run(Some(std::slice::from_ref(identity)))),
             ..News::default()
         });
+        of_content
     }
 
     /// The verdict and each proof, on one line.
@@ -264,7 +286,13 @@ impl Answer<'_> {
 
     fn verdict(&self) -> String {
         let verdict = match (self.sound, self.backups_wrong()) {
+            (true, _) if !self.is_checked => {
+                "has no damage that was found, and was not checked wholly"
+            }
             (true, _) => "is good",
+            (false, None) if !self.is_checked => {
+                "replays to its end and was not checked, and WAL after it is NOT GOOD"
+            }
             (false, None) => "is good, and WAL after it is NOT GOOD",
             (false, Some(_)) => "is NOT GOOD",
         };
@@ -315,6 +343,11 @@ impl DrillCandidate<'_> {
             restore_version(&self.run_context, &request, &version)?;
             postgres::look_for_programs(context, &version, self.bin_dir())?;
         }
+        if self.is(SourceKind::Sqlite) {
+            // A restore that made the directory would tell of its mode, which is nothing to a drill.
+            let made = context.storage.create_dir_all(&self.data());
+            tracing::debug!(is_made = made.is_ok(), "the directory of the drill");
+        }
         let watch = ProgressView::new(context.output, context.clock.clone());
         let result = run_pipeline(&self.run_context, &Request::Restore(request), &watch);
         watch.end();
@@ -324,8 +357,8 @@ impl DrillCandidate<'_> {
         }
     }
 
-    /// All that can be said of what was restored.
-    fn prove(&self, restored: &RestoreReport) -> Result<Vec<Proof>, Failure> {
+    /// All that can be said of what was restored, and whether that is all that a drill looks at.
+    fn prove(&self, restored: &RestoreReport) -> Result<(Vec<Proof>, bool), Failure> {
         let (files, size) = (restored.totals.file_count, bytes(restored.plain_bytes));
         let text = format!("{files} files, {size}, every checksum compared");
         let mut proofs = vec![Proof::of("restored", true, text)];
@@ -334,14 +367,18 @@ impl DrillCandidate<'_> {
             proofs.push(Proof::of("clean", false, text));
         }
         if self.is(SourceKind::Sqlite) {
-            proofs.push(sqlite(self.context, &self.data()));
+            let (proof, is_checked) = sqlite::prove(self.context, &self.data());
+            proofs.push(proof);
+            return Ok((proofs, is_checked));
         } else if self.is(SourceKind::Postgres) {
-            self.prove_cluster(&mut proofs)?;
+            let is_checked = self.prove_cluster(&mut proofs)?;
+            return Ok((proofs, is_checked));
         }
-        Ok(proofs)
+        Ok((proofs, true))
     }
 
-    fn prove_cluster(&self, proofs: &mut Vec<Proof>) -> Result<(), Failure> {
+    /// False: recovery failed in WAL after the backup, so the backup itself was not checked.
+    fn prove_cluster(&self, proofs: &mut Vec<Proof>) -> Result<bool, Failure> {
         let (context, data, header) = (self.context, self.data(), &self.set.header);
         let mut later = None;
         if let Some(trailer) = &self.set.trailer {
@@ -355,7 +392,7 @@ impl DrillCandidate<'_> {
         }
         let taken = taken_tablespaces(&*context.storage, &data);
         let told = taken.iter().map(told_of_taken);
-        proofs.extend(told.map(|text| Proof::of("tablespaces", false, text)));
+        proofs.extend(told.map(|text| Proof::of_place("tablespaces", false, text)));
         let users = superusers(context, &self.options.database, &header.user);
         if taken.is_empty() {
             let trial = postgres::Trial {
@@ -365,12 +402,15 @@ impl DrillCandidate<'_> {
                 bin_dir: self.bin_dir(),
                 users: &users,
                 timeline: later.as_ref().map(|later| later.timeline),
+                has_later: later.as_ref().is_some_and(LaterLog::has_segments),
                 cancel: &self.run_context.cancel,
             };
-            postgres::prove(&trial, proofs)?;
-            proofs.extend(later.map(|later| later.proof(context, &data)));
+            let broken_off = postgres::prove(&trial, proofs)?;
+            let proof = later.map(|later| later.proof(context, &data, broken_off.as_deref()));
+            proofs.extend(proof);
+            return Ok(broken_off.is_none());
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -414,32 +454,6 @@ fn tablespaces(
     });
     items.map_err(|error| Ended::by(error.into()))?;
     Ok(map)
-}
-
-/// Opens the one database in a SQLite backup and has SQLite check all of it.
-fn sqlite(context: &Context, data: &Path) -> Proof {
-    let what = "integrity_check";
-    let first = context
-        .storage
-        .dir(data)
-        .and_then(|dir| dir.list()?.next().transpose());
-    let Ok(Some(name)) = first else {
-        return Proof::of(what, false, "nothing was restored");
-    };
-    let path = data.join(name);
-    #[expect(clippy::disallowed_methods, reason = "its files are in use")]
-    let open = || rusqlite::Connection::open(&path);
-    let (claims, opened) = ConnectionClaims::around(&path, open);
-    let looked = opened.and_then(|db| {
-        db.query_row("PRAGMA integrity_check(10)", [], |row| {
-            row.get::<_, String>(0)
-        })
-    });
-    drop(claims);
-    match looked {
-        Ok(said) => Proof::of(what, said == "ok", said),
-        Err(e) => Proof::of(what, false, e.to_string()),
-    }
 }
 
 /// Roles that may be the restored cluster's superuser, likeliest first.

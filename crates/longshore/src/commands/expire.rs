@@ -17,12 +17,12 @@ use longshore_repository::status::Task;
 use longshore_repository::{ExpireReport, Fate, LeftUploads, LogFate, Shelf};
 use serde::Serialize;
 
-use super::detached;
 use super::ends::RunLines;
 use super::recording::Recorder;
 use super::runs::PendingRun;
 use super::shelves::{self, Failures, Row, shelves};
 use super::wal::Need;
+use super::{detached, elsewhere};
 use crate::context::Context;
 use crate::options::{Expire, Rules};
 use longshore_terminal::failure::{Exit, Failure};
@@ -89,7 +89,7 @@ pub fn run(options: &Expire, context: &Context) -> Result<Exit, Failure> {
     let mut failures = Failures::default();
     let mut warned = false;
     let cancel = interrupt::cancel_flag();
-    let given = !given(&options.rules).is_empty() || options.rules.keep_wal.is_some();
+    let given = !given(&options.rules, false).is_empty() || options.rules.keep_wal.is_some();
     let (strange, all): (Vec<Shelf>, Vec<Shelf>) = all
         .into_iter()
         .partition(|shelf| options.databases.is_empty() && is_strange(shelf, context));
@@ -111,6 +111,11 @@ pub fn run(options: &Expire, context: &Context) -> Result<Exit, Failure> {
             }
             continue;
         };
+        if let Err(failure) = shelves::refuse_alias(&shelf, context) {
+            failures.note(&shelf, failure, context);
+            continue;
+        }
+        let shelf = elsewhere::heeding_own(shelf, context);
         let now_us = || context.clock.wall_ns() / 1000;
         let named = (Some(&*shelf.database), Some(&*shelf.target.name));
         let lines = RunLines::of(context, "expire", named, "");
@@ -215,20 +220,20 @@ fn remember(run: &mut PendingRun, expired: &ExpiredDatabase, (look, is_interrupt
 }
 
 /// The rules of the options.
-fn given(rules: &Rules) -> Policy {
+fn given(rules: &Rules, counts_emptied: bool) -> Policy {
     Policy {
         keep_full: rules.keep_full,
         keep_days: rules.keep_days,
         keep_wal: rules.keep_wal,
+        counts_emptied,
     }
 }
 
 /// The rules of the options, if any are given, else the configured ones.
 fn policy(rules: &Rules, context: &Context, shelf: &Shelf) -> Option<Policy> {
-    let given = given(rules);
+    let given = given(rules, context.config.may_be_empty(&shelf.database));
     let target = Some(shelf.target.name.as_str());
-    let configured = context.config.retention_of(&shelf.database, target);
-    let configured = configured.map(|(_, retention)| retention.policy());
+    let configured = context.config.policy_of(&shelf.database, target);
     match (given.is_empty(), configured) {
         (false, _) => Some(given),
         (true, Some(policy)) => Some(Policy {

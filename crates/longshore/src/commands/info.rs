@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! - Both forms, and the metrics, show the same facts, computed once in [`database`].
-//! - The facts come from the media and the archive, not from the history, and only headers are read. The list of
-//!   what the archive is owed comes from pg_wal, where that is on this machine.
+//! - The facts come from the media and the archive, not from the history, and only headers are read, and the index of a newest
+//!   differential with few files. The list of what the archive is owed comes from pg_wal, where that is on this machine.
 //! - A database that cannot be read does not keep the others from being shown.
 //! - The time up to which a recovery leads is that of a transaction in the WAL. Where the WAL cannot be read, it is the time
 //!   of the archive's file: its content may be older, and in a copy it says nothing.
@@ -24,19 +24,19 @@ use longshore_repository::retention::{LogNeed, decide};
 use longshore_repository::status::Status;
 use longshore_repository::{BackupEntry, Listing, Shelf};
 use longshore_wal::proof::LastEnd;
-use longshore_wal::{Error as WalError, Lost, Run, WalArchive};
+use longshore_wal::{Error as WalError, LogRange, Lost, Run, WalArchive};
 use serde::Serialize;
 
 use self::windows::{Reach, RecoverableWindow};
 use super::results::{Results, age_text, line};
 use super::shelves::{self, BranchRow, Failures, Row, shelves};
 use super::wal::{OwedReport, of_server, unknown_text};
-use super::{detached, elsewhere};
+use super::{detached, elsewhere, emptied, nearest};
 use crate::context::Context;
 use crate::options::Info;
 use longshore_terminal::failure::{Exit, Failure};
 use longshore_terminal::output::{bytes, moment, moment_after};
-use longshore_terminal::text::plain;
+use longshore_terminal::text::{plain, shell_words};
 
 #[derive(Serialize)]
 struct Answer {
@@ -58,12 +58,17 @@ pub struct DescribedDatabase {
     pub backups: Vec<Row>,
     pub branches: Vec<BranchRow>,
     pub bytes: u64,
-    /// The newest backup that can be restored and holds exactly what the source held.
+    /// Whether the newest backup is of a source that had lost its content.
+    pub newest_emptied: bool,
+    /// The newest backup that can be restored and holds exactly what the source held, before that had lost its content.
     pub last_good: Option<String>,
     pub last_good_finish_us: Option<i64>,
     pub last_good_age_s: Option<i64>,
     pub last_good_seconds: Option<f64>,
     pub last_good_stored_bytes: Option<u64>,
+    /// Whether it was made of a standby: its data is of when that had replayed it, which may be long before its end.
+    #[serde(skip)]
+    pub last_good_of_standby: bool,
     /// The recipients that can open it; 0: it is not encrypted, or its keys are detached. `None` also if that cannot be read.
     pub last_good_recipients: Option<u64>,
     /// Stripes that are lost or damaged, of all backups, as far as headers and trailers tell.
@@ -151,7 +156,12 @@ pub struct Span {
 }
 
 pub fn run(options: &Info, context: &Context) -> Result<Exit, Failure> {
-    let (databases, failures) = read(&options.databases, options.target.as_deref(), context)?;
+    let (databases, failures) = read_of(
+        &options.databases,
+        options.target.as_deref(),
+        listed,
+        context,
+    )?;
     warn_degraded(&databases, context);
     warn_owed(&failures, context);
     let exit = failures.exit().unwrap_or_else(|| context.output.done());
@@ -174,11 +184,32 @@ pub fn read(
     target: Option<&str>,
     context: &Context,
 ) -> Result<(Vec<DescribedDatabase>, Failures), Failure> {
+    let all_places = |shelf: &Shelf, _: &Context| Ok((shelf.clone(), shelf.list()?));
+    read_of(names, target, all_places, context)
+}
+
+/// A shelf's backups, where some of its places do not answer those that the others tell of.
+fn listed(shelf: &Shelf, context: &Context) -> Result<(Shelf, Listing), Failure> {
+    let error = match shelf.list() {
+        Ok(listing) => return Ok((shelf.clone(), listing)),
+        Err(error) => error,
+    };
+    let found = nearest::in_reach(shelf, &error, context, |shelf| shelf.list().map(Some));
+    found.ok_or_else(|| error.into())
+}
+
+fn read_of(
+    names: &[String],
+    target: Option<&str>,
+    list: impl Fn(&Shelf, &Context) -> Result<(Shelf, Listing), Failure>,
+    context: &Context,
+) -> Result<(Vec<DescribedDatabase>, Failures), Failure> {
     let mut databases = Vec::new();
     let mut failures = Failures::default();
     for shelf in shelves(context, names, target)? {
-        let listing = shelf.list().map_err(Failure::from);
-        match listing.and_then(|listing| database(&shelf, &listing, context)) {
+        let described =
+            list(&shelf, context).and_then(|(read, listing)| database(&read, &listing, context));
+        match described {
             Ok(database) => databases.push(database),
             Err(failure) => failures.note(&shelf, failure, context),
         }
@@ -205,6 +236,12 @@ fn warn_owed(failures: &Failures, context: &Context) {
     }
 }
 
+/// Whether the whole backups show that this is no cluster.
+fn has_no_log(facts: &[SetFacts]) -> bool {
+    let mut whole = facts.iter().filter(|set| set.is_whole()).peekable();
+    whole.peek().is_some() && whole.all(|set| set.log.is_none())
+}
+
 /// The state of a database at its target.
 pub fn database(
     shelf: &Shelf,
@@ -213,16 +250,21 @@ pub fn database(
 ) -> Result<DescribedDatabase, Failure> {
     let now_us = context.clock.wall_ns() / 1000;
     let name = &shelf.database;
-    let facts = listing.facts();
-    let retention = context.config.retention_of(name, Some(&shelf.target.name));
-    let decision = retention.map(|(_, r)| decide(&facts, &r.policy(), now_us));
-    let keeps_less = retention.is_some_and(|(_, r)| r.policy().keep_wal.is_some());
+    // An archive that cannot be read is told where its WAL is.
+    let facts = shelf.facts_of(listing).unwrap_or_else(|_| listing.facts());
+    let target = Some(&*shelf.target.name);
+    let retention = context.config.retention_of(name, target);
+    let policy = context.config.policy_of(name, target);
+    let decision = policy.map(|policy| decide(&facts, &policy, now_us));
+    let keeps_less = policy.is_some_and(|policy| policy.keep_wal.is_some());
     // With `keep_wal`, older backups keep only the WAL that makes them consistent; the WAL between them was removed.
     let unbroken = decision.as_ref().filter(|_| keeps_less);
     let unbroken = unbroken.map(|decision| &decision.log);
     let mut rows = shelves::rows(listing, decision.as_ref());
     detached::judge(&mut rows, listing, (&shelf.target.name, context));
-    let good = shelves::last_good(&facts, now_us);
+    let losses = emptied::losses(shelf, listing, context);
+    let lost: Vec<usize> = losses.iter().flat_map(|loss| loss.lost.clone()).collect();
+    let good = shelves::last_good(&facts, &lost, now_us);
     let good = good.and_then(|i| Some((i, listing.sets[i].complete()?)));
     let configured = context.config.database.get(name);
     let mut remarks = shelves::remarks(listing, &rows);
@@ -232,16 +274,29 @@ pub fn database(
             plain(&archive.display().to_string())
         );
     }
+    for loss in &losses {
+        let at = (&*shelf.database, &*shelf.target.name);
+        let told = emptied::told(&loss.filled, loss.left, at);
+        let label = &listing.sets[loss.lost[0]].label;
+        remarks += &format!("  EMPTIED: {label}: {told}\n");
+    }
     let seconds = |from: i64, to: i64| to.saturating_sub(from).max(0) as f64 / 1e6;
     let status = shelf.status();
     let mut wal = match shelf.present_wal() {
         Some(_) => None,
-        None => wal(
-            shelf,
-            listing,
-            (unbroken, good.map(|(i, _)| i)),
-            (status.as_ref().ok(), now_us),
-        )?,
+        None => {
+            let found = wal(
+                shelf,
+                listing,
+                (unbroken, good.map(|(i, _)| i)),
+                (status.as_ref().ok(), now_us),
+            );
+            match found {
+                // Only clusters have an archive: that the place of one does not answer is nothing to others.
+                Err(_) if has_no_log(&facts) => None,
+                found => found?,
+            }
+        }
     };
     let own = context.config.target_of(name);
     if own.is_some_and(|own| *own != shelf.target.name) {
@@ -258,9 +313,11 @@ pub fn database(
         retention: retention.map(|(name, _)| name.to_owned()),
         stopped: shelf.stopped()?,
         bytes: rows.iter().map(|r| r.bytes).sum(),
+        newest_emptied: !losses.is_empty(),
         last_good: good.map(|(i, _)| listing.sets[i].label.to_string()),
         last_good_finish_us: good.map(|(_, c)| c.trailer.finish_us),
         last_good_age_s: good.map(|(_, c)| now_us.saturating_sub(c.trailer.finish_us) / 1_000_000),
+        last_good_of_standby: good.is_some_and(|(i, _)| is_of_standby(&facts[i])),
         last_good_seconds: good.map(|(_, c)| seconds(c.header.start_us, c.trailer.finish_us)),
         last_good_stored_bytes: good.map(|(_, c)| c.stored_bytes),
         last_good_recipients: good.and_then(|(_, c)| Some(c.recipients? as u64)),
@@ -276,10 +333,16 @@ pub fn database(
         },
         strays: listing.strays.clone(),
         backups: rows,
-        branches: shelves::branch_rows(listing, now_us),
+        branches: shelves::branch_rows(listing, &lost, now_us),
         remarks: remarks + &copies_text(shelf, &results, context),
         results,
     })
+}
+
+/// Whether a backup was made of a standby.
+pub fn is_of_standby(set: &SetFacts) -> bool {
+    let lineage = set.identity.lineage.as_ref();
+    lineage.is_some_and(|lineage| lineage.in_recovery)
 }
 
 /// Where copies are of backups that were found not to be good.
@@ -370,6 +433,17 @@ fn wal(
     Ok(Some(wal))
 }
 
+/// The timeline with which the archive goes on, if a recovery from the end of this WAL does not come to it.
+fn unled(archive: &WalArchive, log: &LogRange) -> Result<Option<Timeline>, WalError> {
+    let own = Timeline::new(log.last_timeline);
+    let latest = archive.histories()?.last().copied();
+    let (Some(own), Some(latest)) = (own, latest.filter(|latest| Some(*latest) > own)) else {
+        return Ok(None);
+    };
+    let is_led = archive.history(latest)?.passes(own, Lsn(log.last_lsn));
+    Ok((!is_led).then_some(latest))
+}
+
 /// Follows the WAL of each backup to the archive's end, and notes what is missing. Gaps count for the oldest backup that
 /// begins at `from` or later; lost segments, of which the files are there, are no gaps.
 fn replays(
@@ -421,7 +495,13 @@ fn replays(
         if !is_sound(&facts, i) {
             continue;
         }
-        if replay.missing_to_end.is_empty() {
+        if let Some(cut) = &replay.cut {
+            wal.gaps_unknown = Some(format!(
+                "{cut}. Bring that file back, or restore with --target-timeline {}",
+                cut.beyond
+            ));
+        }
+        if replay.missing_to_end.is_empty() && replay.cut.is_none() {
             unbroken.push((i, replay.timeline, replay.end));
         }
         if replay.missing_to_consistency.is_empty() {
@@ -431,6 +511,24 @@ fn replays(
     match windows::covered(archive, &facts, &listing.branches(), &reaches) {
         Ok(windows) => wal.windows = windows,
         Err(e) => wal.gaps_unknown = Some(e.to_string()),
+    }
+    let newest = good.and_then(|i| {
+        let log = facts[i].log.filter(|log| Some(log.system) == system)?;
+        Some((&listing.sets[i].label, log))
+    });
+    match newest.map(|(label, log)| (label, unled(archive, &log))) {
+        Some((_, Ok(None))) | None => {}
+        Some((label, Ok(Some(latest)))) => {
+            wal.gaps_unknown = Some(format!(
+                "the archive goes on with timeline {latest}, and nothing of that can be recovered from {label}: make a full backup \
+                 now. Until then restore with --target-timeline {latest}, which takes an older backup"
+            ));
+            return;
+        }
+        Some((_, Err(e))) => {
+            wal.gaps_unknown = Some(e.to_string());
+            return;
+        }
     }
     let Some((good, timeline, end)) = unbroken.iter().find(|(i, ..)| Some(*i) == good) else {
         return;
@@ -585,6 +683,11 @@ fn text(d: &DescribedDatabase) -> String {
             false if of(|wal| wal.archived_until_us) => {
                 format!("what was not archived by {since} UTC")
             }
+            _ if d.last_good_of_standby => {
+                format!(
+                    "what was written since {since} UTC, and what the standby had not replayed then"
+                )
+            }
             _ => format!("what was written since {since} UTC"),
         };
         let on = d.wal.as_ref().and_then(Wal::timeline_text);
@@ -617,7 +720,7 @@ fn text(d: &DescribedDatabase) -> String {
     text += &match &d.retention {
         Some(name) => format!(
             "retention         {name}; `longshore expire {} --dry-run` says why\n",
-            plain(&d.database)
+            shell_words([d.database.clone().into()])
         ),
         None => "retention         none: nothing is ever removed\n".to_owned(),
     };

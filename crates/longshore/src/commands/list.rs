@@ -146,7 +146,8 @@ pub fn run(options: &List, context: &Context) -> Result<Exit, Failure> {
     if options.label_only {
         return labels(&devices, context);
     }
-    let media = MediaSet::open(&devices)?;
+    let media = MediaSet::open_any(&devices)?;
+    warn_of_absent(&media, context);
     if options.files {
         let media = media.with_keyring(&set_keyring(context, &options.keys)?);
         return files(&media, options.position.unwrap_or(0), context);
@@ -191,6 +192,18 @@ pub fn run(options: &List, context: &Context) -> Result<Exit, Failure> {
     let exit = context.output.done();
     context.output.json(exit, answer);
     Ok(exit)
+}
+
+/// Stripes that are not there may lack a set or have other names: a restore needs them.
+fn warn_of_absent(media: &MediaSet, context: &Context) {
+    let absent = media.absent().iter().map(|f| format!("family {f}"));
+    let absent = absent.collect::<Vec<_>>().join(", ");
+    if !absent.is_empty() {
+        context.output.warn(&format!(
+            "these stripes were not named: {absent}. The list has what the others tell; a restore needs all, and \
+             `longshore verify` with all of them shows whether they are there"
+        ));
+    }
 }
 
 /// Without the files nothing is opened: an answer could be taken for one that a key has confirmed.
@@ -251,7 +264,7 @@ fn shelves(media: &Media, context: &Context) -> Result<Exit, Failure> {
             database: shelf.database.clone(),
             target: shelf.target.name.clone(),
             backups,
-            branches: super::shelves::branch_rows(&listing, context.clock.wall_ns() / 1000),
+            branches: super::shelves::branch_rows(&listing, &[], context.clock.wall_ns() / 1000),
             strays: listing.strays.clone(),
         });
     }

@@ -148,6 +148,11 @@ const METRICS: &[Metric] = &[
         |d| Some(d.last_good_recipients? as f64),
     ),
     (
+        "newest_emptied",
+        "Whether the newest backup is of a source that had lost its content.",
+        |d| Some(f64::from(u8::from(d.newest_emptied))),
+    ),
+    (
         "stopped",
         "Whether longshore stop keeps backups, copies and expires from beginning.",
         |d| Some(f64::from(u8::from(d.stopped.is_some()))),

@@ -29,6 +29,39 @@ pub fn is_away(error: &Error) -> bool {
     )
 }
 
+/// The find of `take` at a target without the places that do not answer, for which parity may stand; `None` if that is not why it gave
+/// `error`, or if what is left gives nothing. `take` gives
+/// `None` for what is not what was asked for: an older backup, because the newest one's stripes are not in reach.
+pub fn in_reach<T>(
+    own: &Shelf,
+    error: &Error,
+    context: &Context,
+    take: impl Fn(&Shelf) -> Result<Option<T>, Error>,
+) -> Option<(Shelf, T)> {
+    let (mut shelf, mut silent) = own.without_silent(error)?;
+    let found = loop {
+        match take(&shelf) {
+            Ok(found) => break found?,
+            Err(next) => {
+                let (fewer, more) = shelf.without_silent(&next)?;
+                silent.extend(more);
+                shelf = fewer;
+            }
+        }
+    };
+    context.output.warn(&format!(
+        "target {}: {} cannot be reached ({error}): the stripes elsewhere are read, as far as parity stands for the others",
+        own.target.name,
+        silent.join(", ")
+    ));
+    Some((shelf, found))
+}
+
+/// The lease, unless it passes over a newer backup and nobody has named its label.
+pub fn newest(lease: BackupLease, label: Option<&str>) -> Option<BackupLease> {
+    (label.is_some() || lease.passed.is_empty()).then_some(lease)
+}
+
 /// The backup that `take` finds at a copy, in place of the target that gave `error`; `None` if that was no target that is
 /// away, or if no copy has one.
 ///
@@ -120,6 +153,11 @@ pub fn lease(
         Ok(lease) => return Ok((own, lease)),
         Err(error) => error,
     };
+    if let Some(found) = in_reach(&own, &error, context, |shelf| {
+        shelf.lease(label).map(|lease| newest(lease, label))
+    }) {
+        return Ok(found);
+    }
     let take = |shelf: &Shelf| Ok((shelf.lease(label)?, ()));
     let nearest = match named {
         Some(_) => None,

@@ -6,12 +6,11 @@
 //! - A restore that leaves a doubt (damage at its source, lost attributes, another branch's WAL, no history) has the
 //!   exit code of warnings.
 //!
-//! Leaves to others: the choice (`restore/beginning.rs`, `restore/older.rs`), two timelines (`restore/parting.rs`), a dry run (`restore/preview.rs`), and
+//! Leaves to others: the choice (`restore/beginning.rs`, `restore/older.rs`), a dry run (`restore/preview.rs`), and
 //! moving bytes (`pipeline`).
 
 mod beginning;
 pub mod older;
-mod parting;
 mod preview;
 
 use longshore_catalog::RunTask;

@@ -13,7 +13,8 @@ use longshore_repository::branch;
 use longshore_repository::chain::{Health, SetFacts, chain, is_good};
 use longshore_repository::lease::Holder;
 use longshore_repository::retention::{Decision, Keep, Remove, RetentionVerdict};
-use longshore_repository::{BackupEntry, BackupKind, Listing, Shelf, Target};
+use longshore_repository::target::WAL;
+use longshore_repository::{BackupEntry, BackupKind, Doubt, Listing, Shelf, Target};
 use serde::Serialize;
 
 use super::devices;
@@ -134,6 +135,81 @@ pub fn refuse_same(
             place,
         }
         .into()),
+    }
+}
+
+/// Refuses a database called `wal` whose directory would be another one's WAL archive.
+///
+/// Errors: which one's.
+pub fn refuse_among_wal(shelf: &Shelf, context: &Context) -> Result<(), Failure> {
+    let config = &context.config;
+    let places = |target: &str| {
+        let found = config.target.get(target);
+        found.and_then(|found| found.places(target).ok())
+    };
+    let own = shelf.target.texts();
+    let is_taken = |name: &str| {
+        let copies = config.copies_of(name).iter().map(String::as_str);
+        let all = config.target_of(name).into_iter().chain(copies);
+        let texts = all.filter_map(places).flat_map(|places| places.texts());
+        let mut folders = texts.map(|text| format!("{}/{name}", text.trim_end_matches('/')));
+        folders.any(|folder| own.iter().any(|own| own.trim_end_matches('/') == folder))
+    };
+    let servers = config
+        .database
+        .iter()
+        .filter(|(_, database)| !database.has_no_log());
+    let mut others = servers.map(|(name, _)| name).filter(|name| **name != WAL);
+    match others.find(|name| shelf.database == WAL && is_taken(name)) {
+        None => Ok(()),
+        Some(name) => Err(Failure::usage(
+            format!(
+                "a database called {WAL} at target {} would be in the WAL archive of {}",
+                shelf.target.name,
+                plain(name)
+            ),
+            "give it another name with --database, or another target",
+        )
+        .numbered(numbers::TARGET)),
+    }
+}
+
+/// The sentence for two targets that may be one, with what to look at.
+pub fn doubt_text(doubt: &Doubt, (one, other): (&Shelf, &Shelf)) -> String {
+    let (label, why) = (&doubt.label, &doubt.why);
+    format!(
+        "targets {} and {} may be one place under two names: {label} has the same length and time of change at both, and nothing can be \
+         written there to tell ({why})",
+        one.target.name, other.target.name
+    )
+}
+
+/// Errors: always.
+pub fn refuse_doubt(doubt: &Doubt, both: (&Shelf, &Shelf)) -> Result<(), Failure> {
+    let hint = "let this user write at one of them, or give copies a place of their own; then run the command again";
+    Err(Failure::usage(doubt_text(doubt, both), hint).numbered(numbers::TARGET))
+}
+
+/// Refuses a place of copies that is the database's own under another name. A place that cannot be asked is not the reason: what is
+/// left there is expired as before.
+///
+/// Errors: the targets have a place in common, or that cannot be found out.
+pub fn refuse_alias(shelf: &Shelf, context: &Context) -> Result<(), Failure> {
+    let own = context.config.target_of(&shelf.database);
+    let Some(own) = own.filter(|own| *own != shelf.target.name) else {
+        return Ok(());
+    };
+    let own = devices::target(context, own)
+        .and_then(|target| devices::shelf(context, &target, &shelf.database));
+    let Ok(own) = own else { return Ok(()) };
+    match shelf.looked_apart(&own) {
+        Ok(None) => Ok(()),
+        Ok(Some(doubt)) => refuse_doubt(&doubt, (&own, shelf)),
+        Err(same @ longshore_repository::Error::SamePlace { .. }) => Err(same.into()),
+        Err(error) => {
+            tracing::info!(%error, "whether a target of copies is the own one is not known");
+            Ok(())
+        }
     }
 }
 
@@ -355,10 +431,11 @@ pub struct BranchRow {
     pub text: String,
 }
 
-pub fn branch_rows(listing: &Listing, now_us: i64) -> Vec<BranchRow> {
+/// `lost`: the newest backups whose source had lost its content.
+pub fn branch_rows(listing: &Listing, lost: &[usize], now_us: i64) -> Vec<BranchRow> {
     let facts = listing.facts();
     let row = |(number, branch): (usize, branch::Branch)| {
-        let good = last_good_of(&facts, &branch, now_us);
+        let good = last_good_of(&facts, &branch, lost, now_us);
         let origin = &facts[branch.tip()].identity.origin;
         BranchRow {
             number,
@@ -639,6 +716,9 @@ fn keep(why: &Keep) -> String {
         }
         Keep::OfKept(label) => format!("part of {label}"),
         Keep::LastGood => "the newest good backup".into(),
+        Keep::Leads => {
+            "no newer backup leads to the timeline with which the archive goes on; a full backup made now will".into()
+        }
         Keep::LastWhole => "the newest good backup without lost or damaged stripes".into(),
         Keep::Unexpired => "its own expiry date has not passed".into(),
         Keep::InUse => "in use".into(),
@@ -653,6 +733,9 @@ fn keep(why: &Keep) -> String {
         Keep::FoundBad => {
             "found not to be good, so no rule counts it; not older than the kept backups".into()
         }
+        Keep::Emptied(label) => format!(
+            "its source had lost the content of {label}, so no rule counts it; not older than the kept backups"
+        ),
         Keep::NotYet => "it begins in the future: a clock was wrong; remove it by hand".into(),
     }
 }
@@ -668,13 +751,20 @@ fn remove(why: Remove) -> &'static str {
 
 /// The newest backup that can be restored and holds exactly what the source held. A backup dated later than now, by a
 /// fast clock, counts only if there is no other: otherwise it would hide for years that no more backups are made.
-pub fn last_good(facts: &[SetFacts], now_us: i64) -> Option<usize> {
-    newest_good(facts, 0..facts.len(), now_us)
+pub fn last_good(facts: &[SetFacts], lost: &[usize], now_us: i64) -> Option<usize> {
+    let filled = (0..facts.len()).filter(|i| !lost.contains(i));
+    newest_good(facts, filled, now_us)
 }
 
 /// The same for one branch.
-pub fn last_good_of(facts: &[SetFacts], branch: &branch::Branch, now_us: i64) -> Option<usize> {
-    newest_good(facts, branch.sets.iter().copied(), now_us)
+pub fn last_good_of(
+    facts: &[SetFacts],
+    branch: &branch::Branch,
+    lost: &[usize],
+    now_us: i64,
+) -> Option<usize> {
+    let filled = branch.sets.iter().copied().filter(|i| !lost.contains(i));
+    newest_good(facts, filled, now_us)
 }
 
 fn newest_good(
@@ -711,12 +801,14 @@ mod tests {
             copy_only: false,
             start_us,
             finish_us: start_us + HOUR_US / 60,
+            plain_bytes: 0,
             expires_us: None,
             log: None,
             identity: Identity::default(),
             in_use: false,
             is_degraded: false,
             found_bad: false,
+            leads: false,
         }
     }
 
@@ -730,14 +822,14 @@ mod tests {
             full(2 * HOUR_US, true),
             full(3 * HOUR_US, false),
         ];
-        assert_eq!(last_good(&sets, now_us), Some(2));
-        assert_eq!(last_good(&sets[..1], now_us), Some(0));
+        assert_eq!(last_good(&sets, &[], now_us), Some(2));
+        assert_eq!(last_good(&sets[..1], &[], now_us), Some(0));
         // Still in progress at the time of the question.
         assert_eq!(
-            last_good(&[full(now_us, true), full(0, true)], now_us),
+            last_good(&[full(now_us, true), full(0, true)], &[], now_us),
             Some(0)
         );
-        assert_eq!(last_good(&[full(0, false)], now_us), None);
+        assert_eq!(last_good(&[full(0, false)], &[], now_us), None);
     }
     /// Goal: whoever wonders why WAL stays reads which backup keeps it, and why; of one that keeps none, nothing is said.
     #[test]

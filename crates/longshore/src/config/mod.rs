@@ -11,6 +11,7 @@
 mod environment;
 mod near;
 mod place;
+mod retention;
 mod target;
 
 use std::collections::BTreeMap;
@@ -32,6 +33,8 @@ use serde::{Deserialize, Deserializer, de};
 
 use self::environment::Form;
 use self::place::ConfigPlace;
+pub use self::retention::Retention;
+use self::retention::check_retention;
 pub use self::target::Target;
 use crate::options::values;
 use longshore_terminal::failure::Failure;
@@ -125,6 +128,9 @@ pub struct Database {
     /// Whether to rely on a SQLite database's locks on any file system.
     #[serde(default)]
     pub trust_locks: bool,
+    /// Whether a database without WAL may lose its content: backups of it are then counted as all others.
+    #[serde(default)]
+    pub may_be_empty: bool,
     /// Whether backups of a server hold its configuration files from outside the data directory; they do without this key.
     pub server_config: Option<bool>,
     /// The WAL archive; a database with this table has one.
@@ -143,6 +149,7 @@ impl Database {
         "password_file",
         "password_env",
         "trust_locks",
+        "may_be_empty",
         "server_config",
         "wal.archive",
         "wal.algorithm",
@@ -198,27 +205,6 @@ pub struct Wal {
     /// The bytes of WAL that the database's own archive may lack while a copy has them, before pushes fail; `None`: none.
     #[serde(default, deserialize_with = "positive_size")]
     pub home_behind: Option<u64>,
-}
-
-/// The rules that decide which backups of a database a target keeps.
-#[derive(Debug, Default, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Retention {
-    pub keep_full: Option<u32>,
-    pub keep_days: Option<u32>,
-    pub keep_wal: Option<u32>,
-}
-
-impl Retention {
-    pub const KEYS: &[&str] = &["keep_full", "keep_days", "keep_wal"];
-
-    pub fn policy(self) -> Policy {
-        Policy {
-            keep_full: self.keep_full,
-            keep_days: self.keep_days,
-            keep_wal: self.keep_wal,
-        }
-    }
 }
 
 #[derive(Debug, Default, Clone, Deserialize)]
@@ -669,6 +655,11 @@ impl Config {
                 "[{table}]: `trust_locks` is for a `url` that begins with sqlite:"
             ));
         }
+        if database.may_be_empty && !database.has_no_log() {
+            return Err(format!(
+                "[{table}]: `may_be_empty` is for a `url` that begins with sqlite: or files:"
+            ));
+        }
         let is_server = !database.url.starts_with("sqlite:") && !database.url.starts_with("files:");
         if database.server_config.is_some() && !is_server {
             return Err(format!(
@@ -789,6 +780,21 @@ impl Config {
             .or(self.defaults.retention.as_ref())?;
         Some((name, *self.retention.get(name)?))
     }
+
+    /// The same rules, as they are applied to the database.
+    pub fn policy_of(&self, database: &str, target: Option<&str>) -> Option<Policy> {
+        let (_, retention) = self.retention_of(database, target)?;
+        Some(Policy {
+            counts_emptied: self.may_be_empty(database),
+            ..retention.policy()
+        })
+    }
+
+    /// Whether an empty source is right, by the configuration.
+    pub fn may_be_empty(&self, database: &str) -> bool {
+        let table = self.database.get(database);
+        table.is_some_and(|table| table.may_be_empty)
+    }
 }
 
 /// The prefixes below which statements can name objects, without a slash at the end. One may begin with its server, as in a
@@ -805,21 +811,6 @@ pub fn allowed_prefixes(texts: &[String]) -> Result<Vec<String>, String> {
     };
     let found: Result<Vec<_>, _> = texts.iter().map(one).collect();
     found.map(|found| found.concat())
-}
-
-fn check_retention(name: &str, retention: &Retention) -> Result<(), String> {
-    let numbers = [retention.keep_full, retention.keep_days, retention.keep_wal];
-    if numbers.contains(&Some(0)) {
-        return Err(format!(
-            "[retention.{name}]: 0 would keep nothing; leave out the key to have no such rule"
-        ));
-    }
-    match retention.policy().is_empty() {
-        true => Err(format!(
-            "[retention.{name}] needs `keep_full` or `keep_days`: without a rule nothing is removed"
-        )),
-        false => Ok(()),
-    }
 }
 
 fn check_identity(database: &Database, identity: &str) -> Result<(), String> {

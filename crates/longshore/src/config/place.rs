@@ -88,6 +88,7 @@ pub fn example(key: &str) -> Option<&'static str> {
         "algorithm" => "algorithm = \"ZSTD\"",
         "level" => "level = \"MEDIUM\"",
         "trust_locks" => "trust_locks = true",
+        "may_be_empty" => "may_be_empty = true",
         "server_config" => "server_config = false",
         "async" => "async = true",
         "queue_max" => "queue_max = \"1G\"",

@@ -73,6 +73,13 @@ pub struct ClusterArgs {
     #[arg(long, conflicts_with_all = ["replace", "only", "moves"])]
     pub delta: bool,
 
+    /// Remove transactions that only the target's own pg_wal has.
+    ///
+    /// A server that crashed may have committed them after its last archived WAL. A restore over its data directory (--replace,
+    /// --delta) that goes to the archive's end is refused without this option; one with a recovery target warns.
+    #[arg(long, hide_short_help = true, requires = "over")]
+    pub discard_wal: bool,
+
     /// Recover until this time with its zone: `2026-11-21 09:34:10+01`.
     ///
     /// A time without a zone is refused, because recovery to the wrong hour loses data.
@@ -242,6 +249,7 @@ impl ClusterArgs {
             hold: false,
             proof: self.wal_archive.as_deref().map(Into::into),
             delta: self.delta,
+            discard_wal: self.discard_wal,
             databases: match (&*self.db_include, &*self.db_exclude) {
                 ([], []) => DatabaseChoice::All,
                 ([], without) => DatabaseChoice::Without(without.to_vec()),
@@ -304,7 +312,7 @@ impl ClusterArgs {
                 .wal_archive
                 .as_deref()
                 // The restore itself adds what it finds out about the archive.
-                .map(|path| archive_command(path, &[], None, &Signers::default()))),
+                .map(|path| archive_command(path, &[], None, &Signers::default(), false))),
             takes_name: self.restore_command.is_none() && self.wal_archive.is_some(),
             end_command: None,
             not_ahead: false,
@@ -319,7 +327,7 @@ fn past_us() -> Option<jiff::Timestamp> {
 }
 
 /// How a restored server fetches its log from this archive, but for the name of the restore ([`Recovery::named`]). It
-/// runs the command in its data directory, so all paths are absolute. `identities`: files that open the archive,
+/// runs the command in its data directory, so all paths are absolute. `takes_part`: a segment that a receiver has in part, too. `identities`: files that open the archive,
 /// or keys of programs. `config`: the file that has the archive's server, where its address names one, or those programs. `signers`: whose signatures the restore
 /// demands, so that the server demands them, too.
 pub fn archive_command(
@@ -327,6 +335,7 @@ pub fn archive_command(
     identities: &[PathBuf],
     config: Option<&Path>,
     signers: &Signers,
+    takes_part: bool,
 ) -> String {
     let (archive, past) = match is_in_bucket(archive) {
         true => (archive.to_owned(), past_us()),
@@ -354,7 +363,10 @@ pub fn archive_command(
     }
     let config = config.map(|file| format!(" --config {}", word(file)));
     let config = config.unwrap_or_default();
-    format!("{program} wal get %f %p --archive {archive}{config}{keys}{past} --async --restore")
+    let part = if takes_part { " --partial" } else { "" };
+    format!(
+        "{program} wal get %f %p --archive {archive}{config}{keys}{past}{part} --async --restore"
+    )
 }
 
 /// A path as one word of the shell, in a command in which the server replaces what follows a percent sign.
@@ -377,7 +389,8 @@ mod tests {
     fn a_restored_server_demands_the_signatures_that_the_restore_demanded() {
         let text = "lssigner13r95ylmy6q3zy52h98e6zmf0wk9my5jc0my5yxs8cc73tyecp6kqc653gk";
         let signers = |required| Signers::new(vec![text.parse().unwrap()], required).unwrap();
-        let command = |required| archive_command(Path::new("/a"), &[], None, &signers(required));
+        let command =
+            |required| archive_command(Path::new("/a"), &[], None, &signers(required), false);
         let option = format!(" --signer {text} --require-signature ");
         assert!(command(true).contains(&option), "{}", command(true));
         assert!(!command(false).contains("sign"), "{}", command(false));

@@ -382,7 +382,8 @@ Not for: keeping the restored copy: the drill always removes it. Use `longshore 
 
 /// Restores a backup to a scratch directory and checks that the database is sound.
 ///
-/// A SQLite database is opened and checked (PRAGMA integrity_check). A PostgreSQL cluster is started as a private
+/// A SQLite database is opened and checked (PRAGMA integrity_check). Tables that need what only their application
+/// adds to SQLite are not checked, and named in a warning (5). A PostgreSQL cluster is started as a private
 /// server, without network and archiving, recovered to consistency, checked with pg_amcheck and stopped; then its
 /// page checksums are checked. Files are compared with their checksums while they are restored. Exit code 0: the
 /// backup is good. 1: it is not.

@@ -10,7 +10,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 
 use super::recovery::ClusterArgs;
 use super::values::{self, Pair};
@@ -42,7 +42,7 @@ application: stop it first, or restore elsewhere and let it open the copy.";
 /// Everything is restored to a staging directory and renamed into the target at the end: a restore that fails
 /// leaves nothing that looks like a database. Existing files are not overwritten unless --replace is given.
 #[derive(Debug, Args)]
-#[command(after_long_help = TEACH)]
+#[command(after_long_help = TEACH, group = ArgGroup::new("over").args(["replace", "delta"]))]
 pub struct Restore {
     #[command(flatten)]
     pub media: Media,

@@ -151,7 +151,9 @@ fn a_search_for_settings_measures_the_store_and_leaves_nothing() {
             .filter_map(|row| row[0].as_str())
             .collect();
         assert!(settings.contains(&"LZ4 LOW, 1 stripe"), "{settings:?}");
-        assert!(settings.contains(&"LZ4 LOW, 2 stripes"), "{settings:?}");
+        // Those that measure best are tried with more stripes, in whichever order.
+        let striped = settings.iter().any(|told| told.contains("2 stripes"));
+        assert!(striped, "{settings:?}");
         if server.kind != Kind::Azurite {
             // Azure has no uploads that could be listed.
             let left = answer(&server.run(0, &format!("uploads {bucket}/tuned --json")));

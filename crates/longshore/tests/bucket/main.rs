@@ -8,6 +8,7 @@ mod between;
 mod common;
 mod costs;
 mod credentials;
+mod keys;
 mod left;
 mod locked;
 mod servers;
@@ -67,8 +68,14 @@ impl Server {
                 );
                 std::fs::write(&properties, lines).unwrap();
                 let mut command = Command::new("java");
+                // A server that lives for seconds never gets back what Java's second compiler costs.
                 command
-                    .args(["-Xmx512m", "-jar"])
+                    .args([
+                        "-Xmx512m",
+                        "-XX:TieredStopAtLevel=1",
+                        "-XX:+UseSerialGC",
+                        "-jar",
+                    ])
                     .arg(jar)
                     .arg("--properties")
                     .arg(properties);
@@ -614,13 +621,13 @@ fn left_at_an_address(server: &Server, was_killed: bool) {
 fn replacement(server: &Server) {
     let tree = server.path("tree");
     std::fs::create_dir(&tree).unwrap();
-    for i in 0..12 {
+    for i in 0..6 {
         std::fs::write(tree.join(i.to_string()), content(i, 10 << 20)).unwrap();
     }
     let bucket = server.bucket();
     let line = format!("backup tree --to {bucket}/r.bak --algorithm none --format");
     server.run(0, &line);
-    let verify = format!("verify {bucket}/r.bak --max-rate 4M");
+    let verify = format!("verify {bucket}/r.bak --max-rate 2M");
     let args: Vec<_> = verify.split(' ').collect();
     let mut command = server.program(&args);
     let child = command

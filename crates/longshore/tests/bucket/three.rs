@@ -249,3 +249,46 @@ fn a_server_that_dies_during_the_backup_costs_its_two_stripes() {
     stage.run(0, &format!("verify{all}"));
     stage.restores(0, &all, "whole");
 }
+
+/// Goal: the same by the database's name: the target goes on without the places that do not answer, as far as parity stands for them.
+#[test]
+fn a_target_over_three_servers_is_read_by_name_while_one_is_away() {
+    let Some(mut stage) = Stage::new() else {
+        return;
+    };
+    let places = AT.map(|server| format!("\"s3+{}://nightly/six\"", NAMES[server]));
+    let config = std::fs::read_to_string(stage.path("longshore.toml")).unwrap();
+    let config = config.replace("patience = 10", "patience = 5")
+        + &format!(
+            "[database.app]\nurl = \"sqlite:{}\"\ntarget = \"six\"\n[target.six]\nbuckets = [{}]\nparity = 2\n",
+            stage.path("app.db").display(),
+            places.join(", ")
+        );
+    std::fs::write(stage.path("longshore.toml"), config).unwrap();
+    let label = answer(&stage.run(0, "backup app --json"))["label"].to_string();
+    let label = label.trim_matches('"');
+    for (lost, name) in NAMES.iter().enumerate().take(3) {
+        stage.gateways[lost].stop();
+        stage.restores(5, "--database app", &format!("without-{lost}"));
+        // The first of all places has the leases.
+        if lost == 0 {
+            let told = stage.run(5, "info app");
+            let said = text(&told.stdout) + &text(&told.stderr);
+            assert!(said.contains(label) && said.contains("DEGRADED"), "{said}");
+            assert!(said.contains(&format!("s3+{name}://nightly/six")), "{said}");
+            stage.run(5, "verify --database app");
+            // Writers and removers need every place.
+            stage.run(4, "backup app");
+            stage.run(4, "expire app --keep-full 1");
+        }
+        if lost == 2 {
+            stage.gateways[0].stop();
+            stage.run(4, "restore --database app --to nothing");
+            assert!(!stage.path("nothing").exists());
+            stage.gateways[0].start();
+        }
+        stage.gateways[lost].start();
+    }
+    stage.run(0, "info app");
+    stage.run(0, "verify --database app");
+}

@@ -97,6 +97,45 @@ fn an_unmounted_directory_is_not_filled_unnoticed() {
     assert!(!stage.path("disk2").exists());
 }
 
+/// Goal: a target of which every directory is an unmounted file system's is not filled; nor is one of copies.
+#[test]
+fn a_target_that_is_not_mounted_at_all_is_not_filled_unnoticed() {
+    let stage = crate::repository::configured();
+    let place = "no-config/longshore/longshore.toml";
+    let text = std::fs::read_to_string(stage.path(place)).unwrap();
+    let text = text.replace("[database.docs]", "copies = [\"away\"]\n[database.docs]")
+        + &format!(
+            "[target.away]\ndirectories = [\"{}\", \"{}\"]\n",
+            stage.path("away").display(),
+            stage.path("away2").display()
+        );
+    stage.write(place, text.as_bytes());
+    for dir in ["away", "away2"] {
+        std::fs::create_dir(stage.path(dir)).unwrap();
+    }
+    stage.line("backup sales").exits(0);
+    stage.line("copy sales").exits(0);
+    let unmount = |dir: &str| {
+        std::fs::rename(stage.path(dir), stage.path(format!("{dir}-disk"))).unwrap();
+        std::fs::create_dir(stage.path(dir)).unwrap();
+    };
+    for dir in ["away2", "away"] {
+        unmount(dir);
+        stage.line("copy sales").exits(4).says("mounted");
+        assert!(stage.names(dir).is_empty());
+    }
+    unmount("disk1");
+    unmount("disk2");
+    stage.line("backup sales").exits(4).says("mounted");
+    assert!(stage.names("disk1").is_empty());
+    // The operator makes the directories: the disks are new.
+    for dir in ["disk1/sales", "disk2/sales", "away/sales", "away2/sales"] {
+        std::fs::create_dir(stage.path(dir)).unwrap();
+    }
+    stage.line("backup sales").exits(0);
+    stage.line("copy sales").exits(0);
+}
+
 #[test]
 fn a_lost_stripe_of_the_latest_backup_is_said_not_passed_over() {
     let stage = configured();

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
+use crate::sound::with_index;
 use crate::stage::{Ran, Stage, damage, rows};
 
 /// A database with a target, and a second target for copies.
@@ -270,6 +271,8 @@ fn a_backup_that_lacks_a_stripe_is_restored_from_its_copy_and_says_so() {
         .says("family 2 of 2 is missing");
     // An older backup is no copy of this one.
     std::fs::remove_dir_all(stage.path("away/sales")).unwrap();
+    // Its disk is mounted.
+    std::fs::create_dir(stage.path("away/sales")).unwrap();
     stage.line("restore --database sales --to three").exits(4);
     assert!(!stage.path("three").exists());
     // The remains block a copy back, and are never replaced.
@@ -323,6 +326,132 @@ fn check_tells_of_a_whole_copy_of_a_backup_that_was_found_damaged() {
         .exits(1);
     let told = stage.line("check sales").exits(1);
     assert!(!told.out.contains(&whole), "{}", told.out);
+}
+
+/// Two backups, the second with a damaged index, the first one copied; their labels.
+fn with_a_spoilt_one(stage: &Stage) -> Vec<String> {
+    let spoil = with_index(stage);
+    stage.line("backup sales").exits(0);
+    stage.line("copy").exits(0);
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    spoil();
+    stage.line("backup sales").exits(0);
+    stage.names("disk1/sales")
+}
+
+/// Goal: a drill judges what a backup holds, so a copy of a condemned one takes no good copy's place.
+#[test]
+fn a_copy_of_a_condemned_backup_is_told_and_displaces_no_good_copy() {
+    let stage = configured();
+    let all = with_a_spoilt_one(&stage);
+    stage.line("drill sales").exits(1);
+    let told = format!("{} was found not to be good by drill", all[1]);
+    stage.line("copy sales --dry-run").exits(5).says(&told);
+    stage.line("copy sales").exits(5).says(&told);
+    stage.line("copy sales").exits(0);
+    // The copy is whole, byte for byte, and that says nothing about what it holds.
+    stage
+        .line("verify --database sales --target offsite")
+        .exits(0);
+    stage
+        .line("expire sales --target offsite --keep-full 1")
+        .exits(0)
+        .says(&format!("{} stays: full backup number 1", all[0]))
+        .says(&format!("{} stays: found not to be good", all[1]));
+    assert_eq!(stage.names("away/sales"), all);
+    let checked = stage.line("check sales").exits(1);
+    assert!(
+        !checked.out.contains("nothing found damaged"),
+        "{}",
+        checked.out
+    );
+    // It is known where the copies alone are left.
+    for disk in ["disk1", "disk2"] {
+        std::fs::rename(stage.path(disk), stage.path(format!("{disk}.gone"))).unwrap();
+    }
+    stage
+        .line("restore --database sales --target offsite --to out")
+        .exits(5)
+        .says(&format!("{} was found not to be good", all[1]))
+        .says(&format!("--label {}", all[0]));
+}
+
+/// Goal: a good drill of a copy lifts what a drill at home found in the content, and not what it found in stripes there.
+#[test]
+fn a_good_drill_of_a_copy_lifts_a_finding_in_the_content_at_home() {
+    for (of_content, stays) in [(true, false), (false, true)] {
+        let stage = configured();
+        let all = with_a_spoilt_one(&stage);
+        let good = format!("drill sales --label {}", all[0]);
+        stage.line(&good).exits(0);
+        stage.line("drill sales").exits(1);
+        // The drill was of the other backup, as the record says it.
+        let info: Value = serde_json::from_str(&stage.line("--json info sales").out).unwrap();
+        let set = |label: &str| {
+            let all = info["databases"][0]["backups"].as_array().unwrap();
+            let found = all.iter().find(|backup| backup["label"] == label).unwrap();
+            found["set"].as_str().unwrap().to_owned()
+        };
+        stage
+            .line(&format!("drill sales --label {}", all[0]))
+            .exits(0);
+        let record = stage.path("disk1/sales/.longshore-status-drill");
+        let text = std::fs::read_to_string(&record).unwrap();
+        let mut found: Value = serde_json::from_str(&text).unwrap();
+        let results = found["sets"].as_array_mut().unwrap();
+        let (spoilt, whole) = (set(&all[1]), set(&all[0]));
+        let of_whole = results.iter().find(|result| result["set"] == whole);
+        let stripes = of_whole.unwrap()["stripes"].clone();
+        results.retain(|result| result["set"] == spoilt);
+        results[0]["set"] = whole.into();
+        results[0]["label"] = all[0].as_str().into();
+        results[0]["stripes"] = stripes;
+        results[0]["content"] = of_content.into();
+        std::fs::write(&record, found.to_string()).unwrap();
+        stage.line("copy sales");
+        let condemned = format!("{} stays: found not to be good", all[0]);
+        let expire = "expire sales --target nightly --keep-full 1 --dry-run";
+        stage.line(expire).says(&condemned);
+        stage.line(&format!("{good} --target offsite")).exits(0);
+        let after = stage.line(expire);
+        assert_eq!(after.out.contains(&condemned), stays, "{}", after.out);
+    }
+}
+
+/// Goal: a drill after the copy counts for the copy as well, also where the drill could tell only one of the two places.
+#[test]
+fn a_drill_condemns_what_was_copied_before_it_wherever_it_ran() {
+    let stage = configured();
+    let all = with_a_spoilt_one(&stage);
+    stage.line("copy sales").exits(0);
+    let expire = "expire sales --target offsite --keep-full 1 --dry-run";
+    stage.line(expire).says(&format!("{} goes", all[0]));
+    let record = stage.path("away/sales/.longshore-status-drill");
+    let at_home = stage.path("disk1/sales/.longshore-status-drill");
+    let stays = format!("{} stays: full backup number 1", all[0]);
+    stage.line("drill sales").exits(1);
+    stage.line(expire).says(&stays);
+    std::fs::remove_file(&at_home).unwrap();
+    stage.line(expire).says(&stays);
+    stage.line("drill sales").exits(1);
+    std::fs::remove_file(&record).unwrap();
+    stage.line(expire).says(&stays);
+    let checked = stage.line("check sales").exits(1);
+    assert!(
+        !checked.out.contains("nothing found damaged"),
+        "{}",
+        checked.out
+    );
+    assert!(!record.exists());
+    stage.line("copy sales").exits(0);
+    assert!(record.exists());
+    // A drill of the copy counts at home.
+    std::fs::remove_file(&record).unwrap();
+    std::fs::remove_file(&at_home).unwrap();
+    stage.line("drill sales --target offsite").exits(1);
+    stage
+        .line("expire sales --target nightly --keep-full 1 --dry-run")
+        .says(&stays);
 }
 
 #[test]
@@ -519,6 +648,7 @@ fn a_restore_takes_no_other_set_for_the_copy_and_tells_of_a_newer_one() {
     std::fs::rename(stage.path("kept"), &lost).unwrap();
     // A target that lost all of a backup does not know that it was complete once.
     std::fs::remove_dir_all(stage.path("away/sales")).unwrap();
+    std::fs::create_dir(stage.path("away/sales")).unwrap();
     stage.line("copy").exits(0);
     for disk in ["disk1", "disk2"] {
         std::fs::remove_dir_all(stage.path(format!("{disk}/sales/{newest}"))).unwrap();

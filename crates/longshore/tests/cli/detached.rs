@@ -2,7 +2,7 @@
 //! wherever its stripes are; and nothing takes its keys by mistake.
 //! Method: the program runs over a configured database with two places of keys and a target of copies; files are moved, copied, renamed and
 //! mixed as people and attackers do.
-//! Not covered: places in buckets, and versions that a bucket keeps, which no command reaches.
+//! Not covered: places in buckets (`bucket/keys.rs`).
 
 use std::path::Path;
 use std::process::Stdio;

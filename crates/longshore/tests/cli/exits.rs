@@ -112,7 +112,6 @@ fn media_that_do_not_fit_together_are_named_with_their_message_number() {
         b"no stripe at all, whatever its name may say, is in this file",
     );
     for (devices, number, names) in [
-        ("a.bak", "3132", "family 2"),
         ("a.bak d.bak", "3258", "d.bak"),
         ("a.bak a.bak", "3227", "a.bak"),
         ("a.bak nowhere.bak", "3201", "nowhere.bak"),
@@ -131,6 +130,18 @@ fn media_that_do_not_fit_together_are_named_with_their_message_number() {
         stage.line(&format!("restore {devices} --to out")).exits(4);
         assert!(!stage.path("out").exists() || stage.names("out").is_empty());
     }
+    // One stripe tells of the sets, and is no backup.
+    for list in ["list b.bak", "list b.bak --files"] {
+        stage
+            .line(list)
+            .exits(5)
+            .says("these stripes were not named: family 1.");
+    }
+    for refused in ["verify b.bak", "restore b.bak --to out"] {
+        let ran = stage.line(refused).exits(4);
+        ran.says("3132").says("family 1");
+    }
+    assert!(!stage.path("out").exists() || stage.names("out").is_empty());
     stage
         .line("backup app.db --to no/such/directory/x.bak")
         .exits(4)

@@ -15,6 +15,7 @@ mod differential;
 mod dry_run;
 mod dumps;
 mod effects;
+mod emptied;
 mod encrypted;
 mod errors;
 mod exits;

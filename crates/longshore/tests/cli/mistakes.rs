@@ -276,7 +276,15 @@ fn a_database_with_several_names_is_backed_up_with_a_word_about_their_logs() {
         .line("backup app.db --to x.bak")
         .exits(0)
         .says("has 2 names")
-        .says("write-ahead log of a program that uses another name");
+        .says("the journal that a killed program left by another name");
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    let mode = "pragma journal_mode = wal";
+    connection.query_row(mode, [], |_| Ok(())).unwrap();
+    stage
+        .line("backup app.db --to y.bak")
+        .exits(5)
+        .says("has 2 names")
+        .says("only in the log of that name");
 }
 
 #[test]

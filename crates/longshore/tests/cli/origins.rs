@@ -344,3 +344,27 @@ fn a_database_whose_file_is_replaced_continues_its_branch() {
     by(&stage, "one", "restore --database app --to out").exits(0);
     assert_eq!(who(&stage, "out"), "3");
 }
+
+/// Goal: no backup lies in a WAL archive, where nothing lists it.
+#[test]
+fn a_database_called_wal_is_refused_where_it_would_lie_in_an_archive() {
+    let stage = Stage::new();
+    stage.write("file", b"x");
+    stage.write("disk/main/.keep", b"");
+    let at = |name: &str| stage.path(name).display().to_string();
+    let text = format!(
+        "[database.main]\nurl = \"postgres:///postgres\"\ntarget = \"t\"\n\
+         [database.wal]\nurl = \"files:{}\"\ntarget = \"inner\"\n\
+         [target.t]\ndirectories = [\"{}\"]\n[target.inner]\ndirectories = [\"{}/\"]\n",
+        at("file"),
+        at("disk"),
+        at("disk/main"),
+    );
+    stage.write("no-config/longshore/longshore.toml", text.as_bytes());
+    stage
+        .line("backup wal")
+        .exits(2)
+        .says("a database called wal at target inner would be in the WAL archive of main");
+    stage.line("backup wal --target t").exits(0);
+    stage.line("backup wal --database other").exits(0);
+}

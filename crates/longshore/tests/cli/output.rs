@@ -64,6 +64,15 @@ fn quiet_says_nothing_when_all_is_well() {
         let ran = stage.line(line).exits(0);
         assert_eq!((ran.out.as_str(), ran.err.as_str()), ("", ""), "{line}");
     }
+    // Notes are no reason for a mail.
+    let fifo = stage.path("tree/fifo");
+    stage.write("tree/file", b"x");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.unwrap().success());
+    let noted = stage.line("backup tree --to nul:").exits(0);
+    assert!(noted.err.contains("note: "), "{}", noted.err);
+    let ran = stage.line("backup tree --to nul: -q").exits(0);
+    assert_eq!((ran.out.as_str(), ran.err.as_str()), ("", ""));
     assert!(!stage.line("verify nowhere.bak -q").exits(4).err.is_empty());
 }
 
@@ -196,4 +205,18 @@ fn manual_pages_and_completions_cover_every_command() {
             assert!(script.contains(word), "{shell} {word}");
         }
     }
+}
+
+#[test]
+fn a_name_with_a_space_is_quoted_in_a_command_that_is_told() {
+    let stage = crate::repository::configured();
+    let file = "no-config/longshore/longshore.toml";
+    let text = std::fs::read_to_string(stage.path(file)).unwrap();
+    let odd = text.replace("[database.docs]", "[database.\"my dB's\"]");
+    stage.write(file, odd.as_bytes());
+    stage.run(&["backup", "my dB's"]).exits(0);
+    stage
+        .run(&["info", "my dB's"])
+        .exits(0)
+        .says("`longshore expire 'my dB'\\''s' --dry-run`");
 }

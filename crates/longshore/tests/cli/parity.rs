@@ -462,3 +462,60 @@ fn a_target_that_tolerates_a_lost_disk_tells_a_degraded_backup() {
     let ran = on_a_small_disk(&stage, "backup sales --tolerate 0").unwrap();
     ran.exits(4).says("small");
 }
+
+/// Goal: while a directory of a target is not mounted, its newest backup is read by parity, and an older one never in its place.
+#[test]
+fn a_target_is_read_without_a_directory_that_is_away() {
+    let stage = Stage::new();
+    stage.database("app.db", 2);
+    let disks = ["disk1", "disk2", "disk3"];
+    for dir in disks {
+        std::fs::create_dir(stage.path(dir)).unwrap();
+    }
+    let configure = |count: usize, more: &str| {
+        let all = disks[..count].iter();
+        let all: Vec<_> = all
+            .map(|dir| format!("\"{}\"", stage.path(dir).display()))
+            .collect();
+        let text = format!(
+            "[database.sales]\nurl = \"sqlite:{}\"\n[target.nightly]\ndirectories = [{}]\n{more}\n[defaults]\ntarget = \"nightly\"\n",
+            stage.path("app.db").display(),
+            all.join(", ")
+        );
+        stage.write("no-config/longshore/longshore.toml", text.as_bytes());
+    };
+    configure(1, "");
+    stage.line("backup sales").exits(0);
+    // Labels are in the order of their seconds.
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    let connection = rusqlite::Connection::open(stage.path("app.db")).unwrap();
+    connection.execute_batch("create table newer (a)").unwrap();
+    drop(connection);
+    configure(3, "parity = 1");
+    stage.line("backup sales").exits(0);
+    let away = |dir: &str| {
+        let to = stage.path(format!("{dir}-away"));
+        std::fs::rename(stage.path(dir), to).unwrap();
+    };
+    away("disk3");
+    stage
+        .line("restore --database sales --to out")
+        .exits(5)
+        .says("disk3 cannot be reached");
+    assert!(
+        std::fs::read(stage.path("out/app.db")).unwrap()
+            == std::fs::read(stage.path("app.db")).unwrap()
+    );
+    stage.line("verify --database sales").exits(5);
+    stage.line("info sales").exits(5).says("DEGRADED");
+    assert_ne!(stage.line("backup sales").code, 0);
+    assert_ne!(stage.line("expire sales --keep-full 1").code, 0);
+    away("disk2");
+    for line in [
+        "restore --database sales --to none",
+        "verify --database sales",
+    ] {
+        assert_eq!(stage.line(line).code, 4, "{line}");
+    }
+    assert!(!stage.path("none").exists());
+}

@@ -668,8 +668,10 @@ fn check_and_a_backup_report_one_that_a_clock_dated_in_the_future() {
     ahead("+30min");
     stage.line("check sales").exits(0);
     // These are the only backups: nothing shows that there is a current one.
-    std::fs::remove_dir_all(stage.path("disk1/sales")).unwrap();
-    std::fs::remove_dir_all(stage.path("disk2/sales")).unwrap();
+    for disk in ["disk1/sales", "disk2/sales"] {
+        std::fs::remove_dir_all(stage.path(disk)).unwrap();
+        std::fs::create_dir(stage.path(disk)).unwrap();
+    }
     ahead("+2d");
     let first = &labels(&stage, "sales")[0];
     let told = format!("the last good backup, {first}, is dated 1 d 23 h ahead");

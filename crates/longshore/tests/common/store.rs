@@ -3,7 +3,7 @@
 //! Method: versitygw, which speaks S3's protocol, keeps objects as files; Azurite, which is Microsoft's own double of
 //! Azure, is asked over HTTP with a shared access signature; moto keeps versions, and fake-gcs-server generations.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -278,6 +278,22 @@ impl Store {
         settings
     }
 
+    /// The same, through a cache that keeps for ever that there was no object of such a name; lists it passes on.
+    pub fn settings_past_a_cache_without(&self, name: &str) -> Vec<(&'static str, String)> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let cache = listener.local_addr().unwrap().port();
+        let (store, without) = (self.port, format!("/{name} "));
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let without = without.clone();
+                std::thread::spawn(move || answer_past_a_cache(client, store, &without));
+            }
+        });
+        let (from, to) = (format!(":{store}"), format!(":{cache}"));
+        let moved = |(name, value): (_, String)| (name, value.replace(&from, &to));
+        self.settings().into_iter().map(moved).collect()
+    }
+
     /// The settings, as they go before a program in a command of the shell.
     pub fn shell(&self) -> String {
         let one = |(name, value): (&str, String)| format!("{name}={value} ");
@@ -312,6 +328,26 @@ impl Store {
     pub fn root(&self) -> &Path {
         self.root.path()
     }
+}
+
+/// Answers one request: of an object of such a name with 404, of anything else with what the store says.
+fn answer_past_a_cache(mut client: TcpStream, store: u16, without: &str) {
+    let mut lines = BufReader::new(client.try_clone().unwrap());
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if lines.read_line(&mut head).unwrap_or(0) == 0 {
+            return;
+        }
+    }
+    let (first, rest) = head.split_once("\r\n").unwrap();
+    if first.starts_with("GET ") && first.contains(without) {
+        let none = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        client.write_all(none.as_bytes()).unwrap();
+        return;
+    }
+    let mut server = TcpStream::connect(("127.0.0.1", store)).unwrap();
+    write!(server, "{first}\r\nConnection: close\r\n{rest}").unwrap();
+    std::io::copy(&mut server, &mut client).unwrap();
 }
 
 /// An object that was taken away.

@@ -11,7 +11,7 @@ use longshore_kit::{Installation, Options, Server, Stop, installations, represen
 use crate::common::{Guarded, answer, longshore, text, wait};
 use crate::differential::{BEFORE, change, differential, some, ways};
 use crate::session::send;
-use crate::stage::{Stage, check, dump, same, succeed};
+use crate::stage::{Stage, check, dump, end, same, succeed};
 
 /// A standby that streams from `primary`; its directory lies in the primary's stage.
 pub fn standby(primary: &Stage, installation: &Installation) -> Stage {
@@ -260,5 +260,45 @@ fn a_backup_that_replay_cancels_begins_again() {
         let copy = primary.serve(&target);
         assert_eq!(copy.psql("select count(*) from t"), "20000");
         check(&copy, &target);
+    }
+}
+
+/// Goal: a backup of a standby that gets no more from its primary, or replays no more, ends with a warning; one of a primary
+/// that only does nothing does not.
+/// Method: replay is paused, then the standby is started without a primary. The backup is made by its files and by the server
+/// itself.
+#[test]
+fn a_backup_of_a_standby_that_does_not_go_on_warns() {
+    let Some(installation) = representatives().pop() else {
+        return;
+    };
+    let primary = Stage::new(&installation, &[]);
+    primary.server.psql("create table t as select 1 as g");
+    let standby = standby(&primary, &installation);
+    caught_up(&primary.server, &standby.server);
+    let warnings = |name: &str, code: i32, more: &[&str]| {
+        let output = end(standby.backup(name).arg("--json").args(more), code);
+        answer(&output)["warnings"].to_string()
+    };
+    let ways = [("files", &[][..]), ("sent", &["--remote"][..])];
+    for (way, more) in ways {
+        assert_eq!(warnings(&format!("good-{way}"), 0, more), "[]");
+    }
+    standby.server.psql("select pg_wal_replay_pause()");
+    primary.server.psql("create table later (g int)");
+    for (way, more) in ways {
+        let said = warnings(&format!("paused-{way}"), 5, more);
+        assert!(said.contains("replay is paused on this standby"), "{said}");
+    }
+    standby.server.psql("select pg_wal_replay_resume()");
+    caught_up(&primary.server, &standby.server);
+
+    standby.server.stop(Stop::Fast);
+    let auto = standby.server.data_dir().join("postgresql.auto.conf");
+    std::fs::write(&auto, "").unwrap();
+    standby.server.start();
+    for (way, more) in ways {
+        let said = warnings(&format!("alone-{way}"), 5, more);
+        assert!(said.contains("nobody streams to this standby"), "{said}");
     }
 }

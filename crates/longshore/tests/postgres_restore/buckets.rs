@@ -385,6 +385,22 @@ fn refusal(main: &Main) {
     let said = get(another, 200);
     assert!(said.contains("HTTP 403"), "{said}");
     get(secret, 1);
+    // A cache before the store says that there is no segment, and the listing shows it.
+    let listed = answer(&succeed(
+        &mut main.command("--json wal list --database main"),
+    ));
+    let last = listed["runs"][0]["last"].as_str().unwrap();
+    let through = |name: &str, expected: i32| {
+        let mut get = main.command(&format!("wal get {name} got --database main"));
+        let cached = format!("{last}.wal");
+        get.current_dir(main.stage.dir.path())
+            .envs(main.store.settings_past_a_cache_without(&cached));
+        text(&end(&mut get, expected).stderr)
+    };
+    let said = through(last, 200);
+    assert!(said.contains("is listed in the archive"), "{said}");
+    through("000000010000000000000099", 1);
+    through(listed["runs"][0]["first"].as_str().unwrap(), 0);
     let command = server.psql("show archive_command");
     let with = |command: &str| {
         server.psql(&format!("alter system set archive_command = '{command}'"));

@@ -11,7 +11,7 @@ use std::process::Command;
 use longshore_kit::{Installation, Options, Server, Stop, installations, representatives};
 
 use crate::common::{answer, longshore, succeed, text};
-use crate::stage::{end, judged};
+use crate::stage::{Stage, end, judged};
 
 /// A running server whose configuration is outside its data directory.
 struct Outside {
@@ -376,4 +376,31 @@ fn configuration_is_left_out_on_request_and_what_a_server_sends_does_not_have_it
             .arg(&config),
     );
     assert!(text(&other.stderr).contains("--no-server-config has no effect here"));
+}
+
+/// Goal: a copy whose own postgresql.conf names the original's directory, which a server would use instead, is told of.
+#[test]
+fn a_configuration_that_names_the_originals_directory_is_told() {
+    let Some(installation) = installations().pop() else {
+        return;
+    };
+    let stage = Stage::new(&installation, &[]);
+    let own = stage.server.data_dir().to_owned();
+    stage
+        .server
+        .append_conf(&format!("data_directory = '{}'", own.display()));
+    let media = stage.back_up("full", &[]);
+    let copy = stage.path("copy");
+    let output = judged(&mut stage.restore(&media, &copy));
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert_eq!(output.status.code(), Some(5), "{said}");
+    assert!(said.contains("sets data_directory = "), "{said}");
+    assert!(
+        said.contains(&format!("-c data_directory={}", copy.display())),
+        "{said}"
+    );
+    // Where it is the right one, there is nothing to tell.
+    stage.server.stop(Stop::Fast);
+    let output = judged(stage.restore(&media, &own).arg("--replace"));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
 }

@@ -739,7 +739,7 @@ fn of_two_clusters_under_one_name_a_recovery_takes_none_by_the_clock() {
     let disk = one.path("disk");
     std::fs::create_dir(&disk).unwrap();
     let config = format!("[target.t]\ndirectories = [\"{}\"]\n", disk.display());
-    std::fs::write(one.path("longshore.toml"), config).unwrap();
+    std::fs::write(one.path("longshore.toml"), &config).unwrap();
     let command = |line: &str| {
         let mut command = longshore(["--config"]);
         command.arg(one.path("longshore.toml"));
@@ -752,9 +752,27 @@ fn of_two_clusters_under_one_name_a_recovery_takes_none_by_the_clock() {
         let made = judged(backup.arg(url));
         answer(&made)["label"].as_str().unwrap().to_owned()
     };
+    // The finding of `check` about the age of the backups of this server.
+    let age = |stage: &Stage| {
+        let database = format!(
+            "[database.main]\nurl = \"{}\"\ntarget = \"t\"\n{config}",
+            stage.server.url()
+        );
+        std::fs::write(one.path("check.toml"), database).unwrap();
+        let mut check = longshore(["--config"]);
+        check.arg(one.path("check.toml"));
+        check.args(["check", "main", "--archive-wait", "0"]);
+        let said = text(&check.output().unwrap().stdout);
+        let found = said.lines().find(|line| line.contains("  age  "));
+        found.unwrap_or(&said).to_owned()
+    };
     let first = back_up(&one);
+    let none = age(&other);
+    assert!(none.contains("FAIL"), "{none}");
     other.server.psql("insert into marker values (7)");
-    back_up(&other);
+    let second = back_up(&other);
+    assert!(age(&one).contains(&first), "{}", age(&one));
+    assert!(age(&other).contains(&second), "{}", age(&other));
     let mut restore = command("restore --database main --target t --target-immediate --to");
     let said = refused(restore.arg(one.path("out")));
     assert!(said.contains("it is unknown which one is meant"), "{said}");

@@ -14,7 +14,7 @@ use crate::named::Main;
 use crate::stage::succeed;
 
 /// Small distributions of PostgreSQL leave pg_amcheck out; a drill needs it.
-fn drillable() -> Vec<Installation> {
+pub fn drillable() -> Vec<Installation> {
     let mut found = representatives();
     found.retain(|i| i.bin_dir.join("pg_amcheck").exists());
     let required = std::env::var_os("LONGSHORE_REQUIRE_TOOLS").is_some();
@@ -116,6 +116,56 @@ fn a_drill_proves_the_wal_of_its_backup_and_names_what_is_missing() {
         "{log}"
     );
     assert_eq!(left(&main.stage.path("work")), 0);
+}
+
+/// Goal: WAL after a backup that no server replays fails its drill, and says nothing about the backup: it is neither good nor
+/// bad by this.
+/// Method: the server runs with `wal_level = minimal` for a while, all within one archived segment.
+#[test]
+fn a_recovery_that_fails_after_the_backups_end_is_the_later_wals_fault() {
+    let Some(installation) = drillable().pop() else {
+        return;
+    };
+    let main = Main::new(&installation);
+    std::fs::create_dir(main.stage.path("work")).unwrap();
+    main.back_up();
+    let server = &main.stage.server;
+    main.mark(1);
+    for (level, senders, mode) in [("minimal", 0, "off"), ("replica", 10, "on")] {
+        server.append_conf(&format!(
+            "wal_level = {level}\nmax_wal_senders = {senders}\narchive_mode = {mode}"
+        ));
+        server.stop(Stop::Fast);
+        server.start();
+        server.psql("insert into marker values (2)");
+    }
+    main.fill_segments();
+    main.archived(server);
+    let answer = longshore_kit::program::answer(&end(drill(&main).arg("--json"), 1));
+    let proof = |what: &str| {
+        let proofs = answer["proofs"].as_array().unwrap();
+        proofs.iter().find(|proof| proof["what"] == what).unwrap()
+    };
+    assert_eq!(proof("recovered")["sound"], true, "{answer}");
+    let later = proof("later WAL");
+    assert_eq!(later["sound"], false, "{answer}");
+    let told = later["text"].as_str().unwrap();
+    assert!(told.contains("replayed to its end, and then"), "{told}");
+    assert!(told.contains("wal_level=minimal"), "{told}");
+    let said = text(&end(&mut drill(&main), 1).stdout);
+    assert!(
+        said.contains("was not checked, and WAL after it is NOT GOOD"),
+        "{said}"
+    );
+    let info = longshore_kit::program::answer(&end(&mut main.command("info main --json"), 0));
+    let results = &info["databases"][0]["results"];
+    assert_eq!(results["last_failed"][0]["task"], "drill", "{info}");
+    assert!(
+        results["last_drilled"].is_null(),
+        "it was not checked: {info}"
+    );
+    assert_eq!(results["all"].to_string(), "[]", "{info}");
+    assert!(info["databases"][0]["last_good"].is_string(), "{info}");
 }
 
 /// Goal: a drill replays what was archived after the backup, and a segment there that no recovery crosses fails it without

@@ -324,3 +324,51 @@ fn a_set_of_a_later_timeline_holds_its_history() {
     let restored = std::fs::read(target.join(history)).unwrap();
     assert!(restored.starts_with(&own));
 }
+
+/// Goal: a copy opens with all rows although its origin was a delayed standby or is to become one, and runs no command that is
+/// meant for its origin; a standby keeps its settings.
+#[test]
+fn a_copy_does_without_the_delay_and_the_commands_of_its_origin() {
+    for installation in installations().iter().rev().take(1) {
+        let history = History::new(installation);
+        let stage = &history.stage;
+        let ended = stage.path("ended");
+        let touch = format!("touch {}", ended.display());
+        stage.server.psql(&format!(
+            "alter system set recovery_end_command = '{touch}'"
+        ));
+        stage.server.append_conf("recovery_min_apply_delay = '1d'");
+        let media = stage.back_up("delayed", &[]);
+        stage.server.psql("insert into marker values (4)");
+        archived(&stage.server);
+        let conf =
+            |data: &Path| std::fs::read_to_string(data.join("postgresql.auto.conf")).unwrap();
+
+        let standby = stage.path("standby");
+        let more = ["--wal-archive", &history.archive, "--json", "--standby"];
+        let said = succeed(stage.restore(&media, &standby).args(more));
+        assert_eq!(
+            longshore_kit::program::answer(&said)["notes"].to_string(),
+            "[]"
+        );
+        assert!(conf(&standby).contains(&touch) && !conf(&standby).contains("delay = '0'"));
+
+        let data = stage.path("copy");
+        let said = succeed(stage.restore(&media, &data).args(&more[..3]));
+        let notes = longshore_kit::program::answer(&said)["notes"].to_string();
+        assert!(
+            notes.contains("recovery_end_command, recovery_min_apply_delay"),
+            "{notes}"
+        );
+        assert!(
+            conf(&data).ends_with("archive_cleanup_command = ''\n"),
+            "{}",
+            conf(&data)
+        );
+        let copy = stage.adopt(&data);
+        copy.start();
+        copy.wait_for("select pg_is_in_recovery()", "f");
+        assert_eq!(markers(&copy), "1 2 3 4");
+        assert!(!ended.exists(), "the origin's command ran");
+    }
+}

@@ -56,7 +56,7 @@ fn example() -> Value {
             "last_good_finish_us": at(1), "last_good_age_s": 86_400, "last_good_seconds": 60.0,
             "last_good_stored_bytes": 1_000_000_000, "recoverable_until_us": at(0), "at_risk_s": 40, "wal": wal,
             "results": results, "strays": [], "stopped": null, "families_lost": 0, "last_good_recipients": 0, "owed": null,
-            "uploads_unfinished": null,
+            "uploads_unfinished": null, "newest_emptied": false,
         })
     };
     let wal = json!({

@@ -36,10 +36,10 @@ fn a_driver_calls_a_procedure_that_another_client_has_created() {
     one.batch("CREATE PROC fails AS RAISERROR ('not so', 16, 1)");
     let failed = other.batch("EXEC fails");
     assert!(says(&failed, "not so"));
-    // ERROR has the procedure's name after the server's.
+    // ERROR has the procedure's name, with its schema, after the server's.
     let name = [
-        &[5][..],
-        &"fails"
+        &[9][..],
+        &"dbo.fails"
             .encode_utf16()
             .flat_map(u16::to_le_bytes)
             .collect::<Vec<_>>(),

@@ -398,6 +398,16 @@ fn log_sets_describe_themselves() {
     );
     assert!(said.lines().any(|line| line == "FULL"), "{said}");
 
+    // Maintenance solutions back up logs and differences only where these are known.
+    let known = stage.done(
+        "SELECT COUNT(*) FROM sys.database_recovery_status
+         WHERE database_id = DB_ID('main') AND last_log_backup_lsn = (SELECT MAX(last_lsn) FROM msdb.dbo.backupset WHERE type = 'L');
+         SELECT COUNT(*) FROM sys.master_files AS f JOIN msdb.dbo.backupset AS s ON s.checkpoint_lsn = f.differential_base_lsn
+         WHERE f.database_id = DB_ID('main') AND f.type = 0 AND f.file_id = 1 AND s.type = 'D'",
+    );
+    let counts = known.lines().filter(|line| *line == "1").count();
+    assert_eq!(counts, 2, "{known}");
+
     let list = crate::common::longshore(["list", "--files"])
         .arg(stage.path("logs.bak"))
         .output()

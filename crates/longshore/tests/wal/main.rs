@@ -23,3 +23,4 @@ mod set_back;
 mod shared;
 mod spaces;
 mod stage;
+mod standbys;

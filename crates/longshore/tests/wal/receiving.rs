@@ -1,6 +1,7 @@
 //! Goal: the streamed WAL is what the server wrote, over kills of either side and over a promotion.
 //! Method: the server also archives to another archive by archive_command; the two must agree.
 
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -247,6 +248,71 @@ fn commits_before_the_loss_of_the_server_are_in_the_partial_segment() {
     );
     recover(&server, &data, &settings, "recovery.signal");
     let restored = Server::adopt(&installation, &data);
+    restored.start();
+    restored.wait_for("select pg_is_in_recovery()", "f");
+    assert_eq!(
+        restored.psql("select count(*) from t where filler = 'the last word'"),
+        "1"
+    );
+}
+
+/// Goal: a restore to the end brings the commits that a receiver made durable in the segment that it was filling.
+#[test]
+fn a_restore_goes_on_into_the_segment_that_a_receiver_was_filling() {
+    let Some(installation) = installations().pop() else {
+        return;
+    };
+    let server = server(&installation, &[]);
+    server.start();
+    let config = beside(&server, "longshore.toml");
+    let target = beside(&server, "target");
+    std::fs::create_dir(&target).unwrap();
+    server.user().own(target.as_ref());
+    let text_of = format!(
+        "[database.main]\nurl = {:?}\ntarget = \"t\"\n[target.t]\ndirectories = [{target:?}]\n",
+        server.url()
+    );
+    std::fs::write(&config, text_of).unwrap();
+    let main = ["--database", "main", "--config", &config];
+    let succeeds = |args: &[&str]| {
+        let output = run(&server, args);
+        assert_eq!(code(&output), 0, "{}", text(&output));
+        text(&output)
+    };
+    succeeds(&[&["wal", "create"][..], &main].concat());
+    let archive = format!("{target}/main/wal");
+    work(&server, 1);
+    let mut child = receiver(&server, &archive);
+    work(&server, 1);
+    caught_up(&server);
+    succeeds(&["backup", "main", "--with-wal", "--config", &config]);
+    work(&server, 2);
+    caught_up(&server);
+    server.psql("insert into t (filler) values ('the last word')");
+    let place = server.psql("select pg_current_wal_flush_lsn()");
+    let sql =
+        format!("select count(*) from pg_stat_replication where flush_lsn >= '{place}'::pg_lsn");
+    server.wait_for(&sql, "1");
+    server.kill9();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // The directory has no commit that the receiver lacks.
+    std::fs::remove_file(server.data_dir().join("postmaster.pid")).unwrap();
+    let own = server.data_dir().display().to_string();
+    let over = [
+        "restore",
+        "--replace",
+        "--dry-run",
+        "--no-archiving",
+        "--to",
+        &own,
+    ];
+    succeeds(&[&over[..], &main].concat());
+    let data = beside(&server, "restored");
+    let restore = ["restore", "--no-archiving", "--to", &data];
+    let said = succeeds(&[&restore[..], &main].concat());
+    assert!(said.contains("which a receiver was filling"), "{said}");
+    let restored = Server::adopt(&installation, Path::new(&data));
     restored.start();
     restored.wait_for("select pg_is_in_recovery()", "f");
     assert_eq!(

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use longshore_blockcache::TRACE_HEAD;
 use longshore_blockcache::control::{self, Request};
+use longshore_blockcache::format;
 use longshore_io::child::{self, NotStarted};
 use longshore_io::{File, OpenHow, Via, trusted};
 use longshore_policy::calibrate::model_at;
@@ -72,11 +73,15 @@ fn exit(error: &longshore_blockcache::Error) -> Exit {
         Error::NotEmpty { .. }
         | Error::InUse { .. }
         | Error::Attached
+        | Error::Hangs
         | Error::Detached
         | Error::GivenUp
         | Error::NotRecording
         | Error::Ending => Exit::Conflict,
-        Error::Io { .. } | Error::NoCache { .. } | Error::Memory { .. } => Exit::Media,
+        Error::Io { .. }
+        | Error::NoCache { .. }
+        | Error::NewerCache { .. }
+        | Error::Memory { .. } => Exit::Media,
     }
 }
 
@@ -140,6 +145,8 @@ pub fn serve(options: &ServeCache, context: &Context) -> Result<Exit, Failure> {
         setting.push(value);
         command.arg(setting);
     };
+    // A plugin of another version would serve without the cache, or overwrite it.
+    set("form", format::FORM.into());
     set("backend", absolute(&options.backend)?.into());
     if let Some(cache) = &options.cache {
         set("cache", absolute(cache)?.into());

@@ -9,8 +9,7 @@
 use longshore_pg::SegmentName;
 use longshore_pg::wal::WalName;
 use longshore_repository::copying::{CopyStep, needs_archive, plan};
-use longshore_repository::retention::Policy;
-use longshore_repository::{BackupState, Error, Listing, Shelf};
+use longshore_repository::{BackupEntry, BackupState, Error, Listing, Shelf};
 use longshore_wal::{Identity, WalArchive};
 
 use super::super::info;
@@ -33,13 +32,24 @@ pub(super) fn look(
         let there = devices::target(context, copy)
             .and_then(|target| {
                 shelves::refuse_same(&shelf.target, &target, &shelf.database, context)?;
-                devices::shelf(context, &target, &shelf.database)
+                Ok(devices::shelf(context, &target, &shelf.database)?.heeding(shelf))
             })
             .and_then(|there| Ok((there.list()?, there)));
         match there {
             Ok((found, there)) => {
+                match shelf.told_apart(listing, (&there, &found)) {
+                    Ok(None) => {}
+                    Ok(Some(doubt)) => {
+                        notes.look("copies", shelves::doubt_text(&doubt, (shelf, &there)));
+                    }
+                    Err(same @ Error::SamePlace { .. }) => {
+                        notes.bad("copies", told(&Failure::from(same)));
+                        continue;
+                    }
+                    Err(error) => notes.look("copies", told(&Failure::from(error))),
+                }
                 compare(copy, (shelf, listing), &found, depth, context, notes);
-                bad(&there, &found, notes);
+                bad(&there, (listing, &found), notes);
                 keys::of_copies(&found, (copy, context), notes);
                 wal(&there, &found, context, notes);
                 behind(shelf, &there, depth, context, notes);
@@ -60,8 +70,8 @@ fn compare(
 ) {
     let now_us = context.clock.wall_ns() / 1000;
     let database = &shelf.database;
-    let rules = context.config.retention_of(database, Some(copy));
-    let policy = rules.map_or(Policy::default(), |(_, rules)| rules.policy());
+    let policy = context.config.policy_of(database, Some(copy));
+    let policy = policy.unwrap_or_default();
     let steps = plan(listing, there, &[], &policy, now_us).steps;
     let facts = listing.facts();
     let is_old = |i: &usize| {
@@ -109,19 +119,32 @@ fn compare(
 }
 
 /// Copies that a verification or a drill found not to be good. The next copy takes them for there.
-fn bad(there: &Shelf, found: &Listing, notes: &mut Notes) {
+fn bad(there: &Shelf, (listing, found): (&Listing, &Listing), notes: &mut Notes) {
     let (copy, database) = (&there.target.name, &there.database);
+    let set_of = |set: &BackupEntry| set.complete().map(|complete| complete.header.set);
+    let is_bad_here = |other: &BackupEntry| {
+        let mut here = listing.sets.iter().filter(|set| set.found_bad.is_some());
+        here.any(|set| set_of(set) == set_of(other))
+    };
     for set in &found.sets {
-        if let Some(what) = &set.found_bad {
-            let label = &set.label;
-            notes.bad(
-                "copies",
-                format!(
-                    "{copy}: {label} {what}. Verify it again (`longshore verify --database {database} --target {copy} --label {label}`); \
-                     if it stays damaged, remove what is under this label there by hand, and run `longshore copy {database} --to {copy}`"
-                ),
-            );
+        let Some(what) = &set.found_bad else { continue };
+        let label = &set.label;
+        let is_content = there.is_content_bad(set);
+        // The finding on the backup itself says it all.
+        if is_content && is_bad_here(set) {
+            continue;
         }
+        let text = match is_content {
+            true => format!(
+                "{copy}: {label} {what}, and each copy of it has the same content, so no rule counts it. Make a full backup (`longshore backup \
+                 {database}`)"
+            ),
+            false => format!(
+                "{copy}: {label} {what}. Verify it again (`longshore verify --database {database} --target {copy} --label {label}`); \
+                 if it stays damaged, remove what is under this label there by hand, and run `longshore copy {database} --to {copy}`"
+            ),
+        };
+        notes.bad("copies", text);
     }
 }
 

@@ -23,6 +23,7 @@ use super::debts::{self, FORBIDDEN};
 use super::depth::CheckDepth;
 use super::notes::{Notes, told};
 use super::sending;
+use super::standby;
 use super::timeline;
 use crate::commands::archive::ArchiveLocation;
 use crate::commands::results::age_text;
@@ -187,6 +188,8 @@ pub struct ServerAnswers {
     pub archiver: Option<Archiver>,
     /// On the list in its pg_wal, as far as that can be seen.
     pub owed: Option<OwedReport>,
+    /// Its cluster's system identifier.
+    pub system: Option<u64>,
 }
 
 /// Checks the archive by itself, then the server, then the way from the server to the archive.
@@ -212,19 +215,29 @@ pub fn look(
             notes.bad("source", told(&failure));
             let owed = debts::look(name, None, context, notes);
             return ServerAnswers {
-                archiver: None,
                 owed,
+                ..ServerAnswers::default()
             };
         }
     };
     let owed = debts::look(name, Some(&mut connection), context, notes);
-    let archiver = archiving((server, &facts), &mut connection, archive, depth, notes);
-    ServerAnswers { archiver, owed }
+    let archiver = archiving(
+        (server, &facts, context),
+        &mut connection,
+        archive,
+        depth,
+        notes,
+    );
+    ServerAnswers {
+        archiver,
+        owed,
+        system: facts.system,
+    }
 }
 
 /// Checks the server, and the way from it to the archive.
 fn archiving(
-    (server, facts): (&Options, &ServerFacts),
+    (server, facts, context): (&Options, &ServerFacts, &Context),
     connection: &mut Connection,
     archive: Option<&Archive<'_>>,
     depth: &CheckDepth,
@@ -239,7 +252,9 @@ fn archiving(
         );
     }
     if facts.is_standby {
-        notes.good("archive", "a standby: its primary does the archiving");
+        let opened = archive.map(|archive| move || archive.open());
+        let opened = opened.as_ref().map(|open| open as standby::Opened<'_>);
+        standby::look(connection, opened, depth, &*context.clock, notes);
         return None;
     }
     if let Some(archive) = archive {
@@ -269,6 +284,8 @@ struct ServerFacts {
     wal_level: String,
     archive_mode: String,
     is_standby: bool,
+    /// `None`: the user may not ask.
+    system: Option<u64>,
 }
 
 impl ServerFacts {
@@ -278,11 +295,14 @@ impl ServerFacts {
              current_setting('archive_mode'), pg_is_in_recovery()",
         )?;
         let text = |column| rows.text(0, column).map(str::to_owned);
+        let system = connection.query("SELECT system_identifier FROM pg_control_system()");
+        let system = system.and_then(|rows| rows.value::<i64>(0, 0));
         Ok(ServerFacts {
             version: text(0)?,
             wal_level: text(1)?,
             archive_mode: text(2)?,
             is_standby: rows.is_true(0, 3)?,
+            system: system.ok().map(i64::cast_unsigned),
         })
     }
 }

@@ -1,15 +1,17 @@
-//! Compares a primary's timeline with the one that a restore from its archive follows.
+//! Compares a primary's timeline with the one that a restore from its archive follows, and asks whether that restore would be
+//! refused because another timeline has newer transactions.
 //!
 //! Invariants
-//! - Only names in the archive are read, so an encrypted archive needs no key.
+//! - An encrypted archive without a key is no finding: of the WAL, only names are known then.
 //! - A server that does not tell its timeline is a finding.
 //!
-//! Leaves to others: which of two timelines has newer WAL (`longshore-wal`), and refusing a restore
-//! (`restore/parting.rs`).
+//! Leaves to others: which of two timelines has newer WAL (`longshore-wal`).
 
-use longshore_pg::Timeline;
 use longshore_pg::client::{Connection, Error};
-use longshore_wal::WalArchive;
+use longshore_pg::{Recovery, Timeline};
+use longshore_repository::{Listing, Shelf};
+use longshore_terminal::failure::Failure;
+use longshore_wal::{Error as Refusal, WalArchive};
 
 use super::notes::Notes;
 
@@ -42,6 +44,39 @@ pub fn look(connection: &mut Connection, archive: &WalArchive, notes: &mut Notes
              if it is the new primary's, stop this server"
         ),
     );
+}
+
+/// Whether a restore of the newest good backup that names no timeline would be refused.
+pub fn plain(shelf: &Shelf, listing: &Listing, newest: Option<&str>, notes: &mut Notes) {
+    let facts = listing.facts();
+    let newest = facts.iter().find(|set| newest == Some(set.label.as_str()));
+    let newest = newest.and_then(|set| Some((set.log?, set.finish_us)));
+    // Other findings tell of an archive that cannot be read.
+    let (Some((log, finish_us)), Ok(Some(archive))) = (newest, shelf.wal()) else {
+        return;
+    };
+    if archive
+        .identity()
+        .is_none_or(|own| own.system != log.system)
+    {
+        return;
+    }
+    match archive.check_plain(&log, finish_us, &Recovery::default()) {
+        // Without a key of an encrypted archive, the times are not known.
+        Err(Refusal::Parted { parting, .. })
+            if parting.left_us.is_none() || parting.began_us.is_none() => {}
+        Err(refused @ Refusal::Parted { .. }) => {
+            let failure = Failure::from(refused);
+            notes.bad(
+                "timeline",
+                format!(
+                    "a restore would be refused: {}; {}",
+                    failure.text, failure.hint
+                ),
+            );
+        }
+        _ => {}
+    }
 }
 
 fn asked(connection: &mut Connection) -> Result<Option<Timeline>, Error> {

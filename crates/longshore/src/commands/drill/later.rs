@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use longshore_io::{Attributes, OpenHow, Via};
 use longshore_media::{SetHeader, SetTrailer};
 use longshore_pg::wal::{History, WalName};
-use longshore_pg::{Lsn, SegmentName, SegmentSize, Timeline, recovery};
+use longshore_pg::{Lsn, Recovery, SegmentName, SegmentSize, Timeline, recovery};
 use longshore_repository::Shelf;
 use longshore_wal::proof::LastEnd;
 use longshore_wal::{Error, WalArchive};
@@ -37,6 +37,8 @@ pub struct LaterLog {
     last_us: Option<i64>,
     /// Why there is no more, although the archive has later WAL.
     broken: Option<String>,
+    /// Why a restore that names no timeline is refused.
+    doubt: Option<String>,
     /// Whether the scratch directory has no room for the rest.
     is_full: bool,
 }
@@ -62,7 +64,14 @@ pub fn fetch(
         segments: 0,
         end: last,
         last_us: None,
-        broken: gap.map(|gap| format!("{gap} is missing")),
+        broken: match (gap, &replay.cut) {
+            (Some(gap), _) => Some(format!("{gap} is missing")),
+            (None, cut) => cut.map(|cut| cut.to_string()),
+        },
+        doubt: match archive.check_plain(&log, trailer.finish_us, &Recovery::default()) {
+            Err(doubt @ Error::Parted { .. }) => Some(doubt.to_string()),
+            _ => None,
+        },
         is_full: false,
     };
     let begin = Lsn(last.0.saturating_sub(1) / size.bytes() * size.bytes());
@@ -139,8 +148,13 @@ impl LaterLog {
         }
     }
 
-    /// The proof, after the server at `data` has recovered.
-    pub fn proof(&self, context: &Context, data: &Path) -> Proof {
+    /// Whether the server has segments after the backup's last one.
+    pub fn has_segments(&self) -> bool {
+        self.segments > 0
+    }
+
+    /// The proof, after the server at `data` has recovered, or has failed after the backup's end: `broken_off` says why.
+    pub fn proof(&self, context: &Context, data: &Path, broken_off: Option<&str>) -> Proof {
         let count = self.segments;
         let mut text = match count {
             0 if self.broken.is_none() => "the archive has none after this backup".to_owned(),
@@ -163,11 +177,24 @@ impl LaterLog {
                  where a whole copy is"
             );
         }
+        if let Some(doubt) = &self.doubt {
+            sound = false;
+            text += &format!(
+                "; a restore that does not name a timeline (--target-timeline) is refused: {doubt}"
+            );
+        }
+        if let Some(why) = broken_off {
+            let text = format!(
+                "{text}; the backup was replayed to its end, and then {why}. No recovery gets over this place, and the tables were not \
+                 checked: make a full backup, and drill that"
+            );
+            return Proof::of_place(LATER, false, text);
+        }
         if let Some(stopped) = self.stopped_early(context, data) {
             sound = false;
             text += &format!("; the server stopped replaying at {stopped}, before that");
         }
-        Proof::of(LATER, sound, text)
+        Proof::of_place(LATER, sound, text)
     }
 
     /// Where the server ended its recovery, if that is before the last segment that it had.

@@ -44,7 +44,7 @@ pub fn fetch(
     };
     let Some(archive) = shelf.wal()? else {
         let text = "the backup does not hold its WAL, and there is no archive at the target";
-        return Ok(Some(Proof::of(what, false, text)));
+        return Ok(Some(Proof::of_place(what, false, text)));
     };
     let (first, last) = (Lsn(header.log.first_lsn), Lsn(trailer.log.last_lsn));
     let lineage = Lineage::decode(&header.lineage);
@@ -63,15 +63,15 @@ pub fn fetch(
         .check_witness(witness)
         .and_then(|()| archive.prove(&log, false, &recovery, reach));
     if let Err(refused) = proved {
-        return Ok(Some(Proof::of(what, false, refused.to_string())));
+        return Ok(Some(Proof::of_place(what, false, refused.to_string())));
     }
     match copy(context, &archive, timeline, (first, last), data) {
         Ok(count) => {
             let text = format!("{count} segments from the archive");
-            Ok(Some(Proof::of(what, true, text)))
+            Ok(Some(Proof::of_place(what, true, text)))
         }
         Err(e @ (Error::Missing { .. } | Error::Damaged { .. } | Error::NotHistory { .. })) => {
-            Ok(Some(Proof::of(what, false, e.to_string())))
+            Ok(Some(Proof::of_place(what, false, e.to_string())))
         }
         Err(e) => Err(e.into()),
     }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use longshore_media::{Address, DeviceSpec, Keyring, MediaSet};
 use longshore_pg::recovery::NO_ARCHIVE;
 use longshore_pg::{Lsn, SegmentName};
-use longshore_pipeline::{ClusterOptions, Recovery, RecoveryTarget};
+use longshore_pipeline::{ClusterOptions, Recovery, RecoveryTarget, check_tail};
 use longshore_repository::chain::{BrokenChain, chain};
 use longshore_repository::recover::target_text;
 use longshore_repository::{BackupLease, Error, FromCopy, Label, Shelf};
@@ -28,8 +28,8 @@ use longshore_wal::proof::ProvenLog;
 use longshore_wal::{is_at_named_server, is_in_bucket};
 use serde::Serialize;
 
-use super::{older, parting};
-use crate::commands::{devices, labelled, nearest, past, reading};
+use super::older;
+use crate::commands::{devices, emptied, labelled, nearest, past, reading};
 use crate::context::Context;
 use crate::key_command::is_key_of_command;
 use crate::keys;
@@ -123,6 +123,9 @@ pub fn of(
             let found = source(database, None, (Wanted::Parts, keyring), options, context)?;
             devices::remark(&found.lease, context);
             tell_skipped(&found.lease, context);
+            tell_condemned(&found.lease, &found.shelf, options, context);
+            let label = options.media.label.as_deref();
+            emptied::tell_leased(&found.lease, &found.shelf, label, context);
             let stripes = (found.lease.devices.clone(), devices::bases(&found.lease));
             Ok(RestorePoint {
                 at: Some(found.shelf.target.name.clone()),
@@ -156,7 +159,7 @@ fn of_devices(
     let archive = archive.map(|archive| archive.with_keyring(keyring));
     if let (Some(archive), Some(recovery)) = (&archive, &mut cluster.recovery) {
         let identities = server_identities(archive, options, context)?;
-        recovery.restore_command = Some(command_for(archive, &identities, context));
+        recovery.restore_command = Some(command_for(archive, &identities, false, context));
         recovery.takes_name = true;
     }
     Ok(RestorePoint {
@@ -196,7 +199,12 @@ fn server_identities(
 
 /// The command with which the restored server fetches its WAL. Where the archive's address names a server of the
 /// configuration, the command names the configuration: without it the address means nothing, and no other server.
-fn command_for(archive: &WalArchive, identities: &[PathBuf], context: &Context) -> String {
+fn command_for(
+    archive: &WalArchive,
+    identities: &[PathBuf],
+    takes_part: bool,
+    context: &Context,
+) -> String {
     let names_server = is_at_named_server(archive.path());
     let asks_program = identities.iter().any(|file| is_key_of_command(file));
     let config = context.config.path.as_deref();
@@ -238,7 +246,13 @@ fn command_for(archive: &WalArchive, identities: &[PathBuf], context: &Context) 
         }
     }
     let signers = archive.signers();
-    archive_command(archive.path(), identities, config.as_deref(), signers)
+    archive_command(
+        archive.path(),
+        identities,
+        config.as_deref(),
+        signers,
+        takes_part,
+    )
 }
 
 fn of_database(
@@ -262,6 +276,8 @@ fn of_database(
     )?;
     devices::remark(&lease, context);
     tell_skipped(&lease, context);
+    tell_condemned(&lease, &shelf, options, context);
+    emptied::tell_leased(&lease, &shelf, options.media.label.as_deref(), context);
     let mut cluster = args.lower();
     let mut proven = None;
     if let Some(log) = lease.facts.log.as_ref().filter(|_| args.writes_settings()) {
@@ -308,6 +324,20 @@ fn tell_skipped(lease: &BackupLease, context: &Context) {
     }
 }
 
+/// Warns of a backup that nobody has named by its label, and that a verification or a drill found not to be good.
+fn tell_condemned(lease: &BackupLease, shelf: &Shelf, options: &Restore, context: &Context) {
+    if options.media.label.is_some() || !lease.facts.found_bad {
+        return;
+    }
+    let (label, database) = (&lease.label, &shelf.database);
+    let text =
+        format!("{label} was found not to be good: `longshore info {database}` says by what");
+    let good = shelf.sound_before(Some(label.as_str())).ok().flatten();
+    let good = good.map(|good| older::hint(&good));
+    let told = [Some(text), good].into_iter().flatten();
+    context.output.warn(&told.collect::<Vec<_>>().join("; "));
+}
+
 /// Looks at the database's target, and at its copies for a backup that is known and not whole there. While the target answers,
 /// no older backup is taken from a copy. While it is away, the newest one of all copies is, and that is said.
 fn source(
@@ -339,6 +369,9 @@ fn source(
         }
         Err(error) => error,
     };
+    if let Some(source) = search.in_reach(&error) {
+        return Ok(source);
+    }
     if media.target.is_none()
         && let Some(source) = search.at_nearest(&error).map_err(labelled::of_branch)?
     {
@@ -443,6 +476,26 @@ impl Search<'_> {
             archive,
             lease,
         }))
+    }
+
+    /// The backup at the target without the places that do not answer. A cluster's archive must answer.
+    fn in_reach(self, error: &Error) -> Option<Source> {
+        let (shelf, (archive, lease)) =
+            nearest::in_reach(self.own, error, self.context, |shelf| {
+                let newest = |lease| nearest::newest(lease, self.label);
+                let leased = lease(shelf, self.label, self.asked, None);
+                if matches!(&leased, Ok(leased) if leased.facts.log.is_none()) {
+                    return Ok(leased.map(newest)?.map(|lease| (None, lease)));
+                }
+                let archive = self.archive(shelf)?;
+                let leased = lease(shelf, self.label, self.asked, archive.as_ref());
+                Ok(leased.map(newest)?.map(|lease| (archive, lease)))
+            })?;
+        Some(Source {
+            shelf,
+            archive,
+            lease,
+        })
     }
 
     /// The newest backup that a copy has, while the target is away. The first archive may be elsewhere, and in reach.
@@ -685,8 +738,13 @@ fn recovery(
         (asked, Some(archive)) => {
             let mut recovery = asked.unwrap_or_default();
             archive.check_witness(lease.facts.witness())?;
-            parting::refuse(archive, log, &recovery, options)?;
+            archive.check_plain(log, lease.facts.finish_us, &recovery)?;
             let proven = archive.prove(log, lease.log_included, &recovery, lease.reach)?;
+            let over = (&*options.to, options.replace, &options.cluster.lower());
+            let at = (proven.timeline, proven.end);
+            if let Some(text) = check_tail(&*context.storage, archive, over, at, &recovery)? {
+                context.output.warn(&text);
+            }
             if let Some(warning) = proven.warning() {
                 context.output.warn(&warning);
             }
@@ -702,7 +760,15 @@ fn recovery(
                 ));
             }
             let identities = server_identities(archive, options, context)?;
-            recovery.restore_command = Some(command_for(archive, &identities, context));
+            let part = received_in_part(archive, &proven, &recovery);
+            if let Some(name) = part {
+                context.output.note(&format!(
+                    "{} has a part of {name}, which a receiver was filling: the recovery goes on into it",
+                    archive.path().display()
+                ));
+            }
+            let command = command_for(archive, &identities, part.is_some(), context);
+            recovery.restore_command = Some(command);
             recovery.takes_name = true;
             recovery.not_ahead = proven.not_ahead;
             Ok((Some(recovery), Some(proven)))
@@ -723,6 +789,18 @@ fn recovery(
         }
         (None, None) => Ok((None, None)),
     }
+}
+
+/// The segment after the archive's end of which a receiver has a part, if the recovery may go so far. A standby waits for the
+/// whole one.
+fn received_in_part(
+    archive: &WalArchive,
+    proven: &ProvenLog,
+    recovery: &Recovery,
+) -> Option<SegmentName> {
+    let ends_before = recovery.standby || recovery.target == Some(RecoveryTarget::Immediate);
+    let found = archive.partial_after(proven.timeline, proven.end);
+    found.filter(|_| !ends_before)
 }
 
 /// A server cannot recover to a time in the future; it would stop without opening.

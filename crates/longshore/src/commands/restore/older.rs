@@ -49,7 +49,8 @@ pub fn advised_of(
     }
 }
 
-fn hint(older: &Label) -> String {
+/// The command that restores an older backup.
+pub fn hint(older: &Label) -> String {
     let command = command_line(with_label(std::env::args_os().skip(1), older.as_str()));
     format!("restore the newest earlier backup that looks complete with: {command}")
 }

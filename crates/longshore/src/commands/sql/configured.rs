@@ -130,7 +130,7 @@ pub fn setup(
         directories: None,
         buckets: None,
         kept_buckets: targets_buckets(context),
-        reserved: Vec::new(),
+        reserved: context.config.path.clone().into_iter().collect(),
         prober: Arc::new(prober),
         logins: Arc::new(Vec::new),
     })

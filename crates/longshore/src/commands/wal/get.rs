@@ -3,6 +3,7 @@
 //! Invariants
 //! - Recovery takes every exit code up to 125 as the end of the WAL, so only a certain "not found" may use such a code;
 //!   `main` turns all other failures of this command, usage errors too, into [`Exit::NoAnswer`].
+//! - A name that the archive's listing shows is never "not found".
 //! - A recovery does not end before a gap, nor before a segment that does not continue the one before it, unless the
 //!   user allowed that; a standby tries again.
 //! - The look-ahead never decides: each call makes sure of its own file.
@@ -104,25 +105,41 @@ struct Fetch<'a> {
 impl Fetch<'_> {
     /// Fetches the file and checks it; false if the server is to be told that there is none.
     fn file(&self, segment: Option<SegmentName>) -> Result<bool, Failure> {
-        let (pg_wal, archive, to, name) = (self.pg_wal, self.archive, self.to, self.options.name);
-        let clock = &*self.context.clock;
-        let restore = self.options.restore.as_deref();
-        let found = match pg_wal.take(archive, name, to, restore, clock) {
-            Ok(()) => true,
-            Err(Error::Missing { .. }) => false,
-            Err(e) => return Err(e.into()),
-        };
+        let (pg_wal, archive, to) = (self.pg_wal, self.archive, self.to);
+        let (found, later) = self.taken()?;
         let Some(segment) = segment else {
             return Ok(found);
         };
         let found = match found {
             true => self.continues(segment)?,
-            false => self.without(segment)?,
+            false => self.without(segment, later)?,
         };
         if found && !self.options.tablespaces_as_logged {
             pg_wal.check_tablespaces(archive, &*self.context.storage, segment, to)?;
         }
         Ok(found)
+    }
+
+    /// Takes the file; false if there certainly is none, with the first later segment. A file that was pushed between
+    /// the request for it and the listing is asked for once more.
+    fn taken(&self) -> Result<(bool, Option<SegmentName>), Error> {
+        let (archive, name) = (self.archive, self.options.name);
+        let clock = &*self.context.clock;
+        let restore = self.options.restore.as_deref();
+        let take = || match self.pg_wal.take(archive, name, self.to, restore, clock) {
+            Err(Error::Missing { .. }) => Ok(false),
+            done => done.map(|()| true),
+        };
+        if take()? {
+            return Ok((true, None));
+        }
+        match archive.absent(name) {
+            Err(hidden @ Error::Hidden { .. }) => match take()? {
+                true => Ok((true, None)),
+                false => Err(hidden),
+            },
+            later => Ok((false, later?)),
+        }
     }
 
     /// Whether the segment continues the one before it.
@@ -139,9 +156,9 @@ impl Fetch<'_> {
         }
     }
 
-    /// The archive has no such segment: the WAL ends here, or there is a gap. True if a partial segment was fetched.
-    fn without(&self, segment: SegmentName) -> Result<bool, Failure> {
-        if let Some(next) = self.archive.later(segment)?
+    /// The archive has no such segment: the WAL ends here, or there is a gap before `later`. True if a partial segment was fetched.
+    fn without(&self, segment: SegmentName, later: Option<SegmentName>) -> Result<bool, Failure> {
+        if let Some(next) = later
             // A backup with its own WAL brought the segment along: the server looks there next.
             && !self.pg_wal.holds(self.archive, segment)
         {

@@ -57,7 +57,7 @@ BACKUP DATABASE shop TO URL = 'https://bucket/n.bak'
 GO
 BACKUP DATABASE shop TO DISK = 'n.bak' MIRROR TO DISK = 'm.bak', DISK = 'o.bak' WITH FORMAT
 GO
-BACKUP DATABASE shop TO DISK = 'n.bak' MIRROR TO DISK = 'm.bak' WITH FORMAT
+BACKUP DATABASE shop TO DISK = 'n.bak' MIRROR TO DISK = 'm.bak' WITH INIT
 GO
 BACKUP DATABASE shop TO nodevice
 GO

@@ -139,6 +139,7 @@ fn prove_it(
         bin_dir: Some(whole.bin_dir.path()),
         users: &users,
         timeline: None,
+        has_later: false,
         cancel,
     };
     prove(&trial, &mut proofs)?;
