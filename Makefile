@@ -43,7 +43,7 @@ demo-cache: setup build ## Runs SQLite on a disk with the cache: nbdkit, nbdfuse
 # features, and it would be compiled twice.
 HOUSE := $(patsubst tests/tests/%.rs,--test %,$(wildcard tests/tests/*.rs))
 
-test: setup ## Formatting, lints and all tests, AT_A_TIME (as many as CPUs) test programs; missing tools are failures here
+test: setup ## Formatting, lints and all tests, AT_A_TIME (one more than CPUs) test programs; missing tools are failures here
 	$(CARGO) fmt --all --check
 	$(CARGO) test -q --workspace $(HOUSE)
 	$(CARGO) clippy --workspace --all-targets -- -D warnings

@@ -5,6 +5,7 @@ Method: commands in turn, A B B A A B ..., after one uncounted run of each; wall
 kernel's account; bytes by the lengths of the stripes. What is restored is compared with the source byte by byte.
 
     scripts/bench-sealed.py --longshore PROGRAM [--work DIR] [--size SIZE] [-n PAIRS] [--rows NAME[,NAME...]]
+        [--algorithms NAME[,NAME...]]
 
 All files are in DIR (/dev/shm/longshore-sealed): in memory, so that a disk hides no cost. Four times SIZE is needed.
 The rows: encryption, parity, restore, data. `data` needs Python's `cryptography`: the pages of a database, each encrypted with
@@ -30,6 +31,7 @@ T = {5: 2.571, 9: 2.262, 14: 2.145, 19: 2.093, 29: 2.045}
 class Bench:
     def __init__(self, asked):
         self.program, self.work, self.pairs = asked.longshore, asked.work, max(asked.n, 6)
+        self.algorithms = asked.algorithms.split(",")
         self.source = self.work / "source.db"
         self.stripes = self.work / "stripes"
         self.identity = self.work / "identity"
@@ -79,7 +81,7 @@ class Bench:
 
     def encryption(self):
         title("Encryption", ["algorithm", "stored GB", "plain s", "encrypted s", "CPU-s for each GB stored", "wall", "CPU"])
-        for algorithm in ALGORITHMS:
+        for algorithm in self.algorithms:
             taken = self.in_turn(
                 lambda: self.backup("--algorithm", algorithm),
                 lambda: self.backup("--algorithm", algorithm, "--encrypt-to", self.recipient),
@@ -92,7 +94,7 @@ class Bench:
     def parity(self):
         title(f"Parity, {DATA} + {PARITY} stripes beside {DATA}",
               ["algorithm", "data GB", "without s", "with s", "CPU-s for each GB of data", "bytes", "wall", "CPU"])
-        for algorithm in ALGORITHMS:
+        for algorithm in self.algorithms:
             taken = self.in_turn(
                 lambda: self.backup("--algorithm", algorithm, count=DATA),
                 lambda: self.backup("--algorithm", algorithm, "--parity", str(PARITY), count=DATA + PARITY),
@@ -107,7 +109,7 @@ class Bench:
         title(f"Restore of {DATA} + {PARITY} stripes, whole and without {PARITY}",
               ["algorithm", "whole s", "without s", "share of the whole one's speed", "CPU"])
         to = self.work / "restored"
-        for algorithm in ALGORITHMS:
+        for algorithm in self.algorithms:
             self.backup("--algorithm", algorithm, "--parity", str(PARITY), count=DATA + PARITY)
             all_of_them = sorted(str(file) for file in self.stripes.iterdir())
             lost = {str(self.stripes / f"{n}.lsm") for n in range(1, PARITY + 1)}
@@ -132,7 +134,7 @@ class Bench:
         title("A database that encrypts itself", ["algorithm", "data", "backup s", "CPU s", "stored, share of the source"])
         sealed = self.work / "sealed.db"
         seal(self.source, sealed)
-        for algorithm in ALGORITHMS:
+        for algorithm in self.algorithms:
             taken = self.in_turn(
                 lambda: self.backup("--algorithm", algorithm),
                 lambda: self.backup("--algorithm", algorithm, source=f"files:{sealed}"),
@@ -194,6 +196,7 @@ def main():
     parser.add_argument("--size", default="1G")
     parser.add_argument("-n", type=int, default=20, metavar="PAIRS", help="counted pairs, 6 or more (20)")
     parser.add_argument("--rows", default=",".join(rows))
+    parser.add_argument("--algorithms", default=",".join(ALGORITHMS))
     asked = parser.parse_args()
     wanted = asked.rows.split(",")
     if unknown := [name for name in wanted if name not in rows]:

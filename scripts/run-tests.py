@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Builds all test programs of the workspace, and runs as many of them at a time as AT_A_TIME says, or as there are CPUs.
+"""Builds all test programs of the workspace, and runs as many of them at a time as AT_A_TIME says, or one more than CPUs.
 
     run-tests.py [CARGO [WORDS]]
 
 Method: many tests wait, for a server, a disk or a clock, and cargo runs one program after the other. Each program runs as
 under `cargo test`: in its package's directory, with the same variables. Its output is shown when it has ended, and what
-failed is shown once more at the end; those that took longest the last time begin first (`.work/test-seconds.json`, or
-LONGEST where there is none). Two run alone, after all others. WORDS choose programs whose names contain one of them. Exit
-status: 0 if all tests passed, 1 if one failed, cargo's own if building failed.
+failed is shown once more at the end. The CPU time told is that of a program and of those that it waited for, without
+servers. Those that took longest the last time begin first (`.work/test-seconds.json`, or LONGEST where there is none). Two
+run alone, after all others. WORDS choose programs whose names contain one of them. Exit status: 0 if all tests passed, 1
+if one failed, cargo's own if building failed.
 
 Leaves to others: the tests' tools (setup.sh), and how many tests of one program run at a time (RUST_TEST_THREADS).
 """
@@ -83,9 +84,12 @@ def environment(package, program):
 def run(test):
     package, name, program = test
     began = time.monotonic()
-    done = subprocess.run([program], cwd=package, env=environment(package, program), stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    return name, done.returncode, done.stdout.decode(errors="replace"), time.monotonic() - began
+    job = subprocess.Popen([program], cwd=package, env=environment(package, program), stdin=subprocess.DEVNULL,
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    output = job.stdout.read().decode(errors="replace")
+    _, status, used = os.wait4(job.pid, 0)
+    job.returncode = os.waitstatus_to_exitcode(status)
+    return name, job.returncode, output, time.monotonic() - began, used.ru_utime + used.ru_stime
 
 
 def why(output):
@@ -106,23 +110,24 @@ def main():
     # What is unknown comes before what is known to be short.
     seconds = {**LONGEST, **seconds}
     tests.sort(key=lambda test: -seconds.get(test[1], 20 if "longshore test" in test[1] else 10))
-    most = int(os.environ.get("AT_A_TIME") or os.cpu_count() or 1)
+    most = int(os.environ.get("AT_A_TIME") or (os.cpu_count() or 1) + 1)
     alone = [test for test in tests if test[1].endswith(ALONE)]
-    failed, took = {}, {}
+    failed, took, cpu = {}, {}, 0
     for group, at_a_time in (([test for test in tests if test not in alone], most), (alone, 1)):
         with concurrent.futures.ThreadPoolExecutor(at_a_time) as pool:
             for job in concurrent.futures.as_completed([pool.submit(run, test) for test in group]):
-                name, code, output, wall = job.result()
+                name, code, output, wall, used = job.result()
                 took[name] = round(wall, 1)
+                cpu += used
                 word = "passed" if code == 0 else f"FAILED, exit status {code}"
-                print(f"\n==== {name}: {word} in {wall:.1f} s\n{output.strip()}", flush=True)
+                print(f"\n==== {name}: {word} in {wall:.1f} s, {used:.1f} s of CPU\n{output.strip()}", flush=True)
                 if code:
                     failed[name] = why(output)
     os.makedirs(os.path.dirname(SECONDS), exist_ok=True)
     with open(SECONDS, "w") as file:
         json.dump({**seconds, **took}, file, indent=1)
     print(f"\n{len(tests)} test programs: {len(failed)} failed; built in {ready - began:.0f} s, run in {time.monotonic() - ready:.0f} s,"
-          f" {sum(took.values()):.0f} s one after the other")
+          f" {sum(took.values()):.0f} s one after the other, {cpu:.0f} s of CPU")
     for name, reason in failed.items():
         print(f"\n  FAILED {name}\n{reason}")
     sys.exit(bool(failed))

@@ -11,7 +11,7 @@ use longshore_pipeline::{Error, LandingError, LeftStripe, Standing, abort_comman
 use serde::Serialize;
 
 use crate::numbers;
-use crate::text::plain;
+use crate::text::{command_line, plain};
 
 /// How the program ends. The codes are stable; `--help`, README and docs/errors.md list them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -209,7 +209,18 @@ impl From<Error> for Failure {
             };
         }
         let (exit, own) = place(&error);
-        Failure::of(exit, &error, error.number().unwrap_or(own), hint)
+        let failure = Failure::of(exit, &error, error.number().unwrap_or(own), hint);
+        match &error {
+            Error::Archive(archive) => Failure {
+                hint: hint_of_archive(archive),
+                ..failure
+            },
+            Error::Unarchived { tail } => Failure {
+                hint: hint_of_tail(tail),
+                ..failure
+            },
+            _ => failure,
+        }
     }
 }
 
@@ -224,6 +235,7 @@ fn place(error: &Error) -> (Exit, u32) {
             (Exit::Source, numbers::SOURCE_CONTENT)
         }
         Error::LogMissing { .. } => (Exit::Source, numbers::WAL_MISSING),
+        Error::Unarchived { .. } => (Exit::Target, numbers::RESTORE_TARGET),
         Error::LogUnproved => (Exit::Usage, numbers::WAL_MISSING),
         Error::LogBroken { .. } | Error::NoLog => (Exit::Usage, numbers::REQUEST),
         Error::DeviceInside { .. } | Error::DeviceKept { .. } => {
@@ -286,6 +298,8 @@ fn place_in_archive(error: &longshore_wal::Error) -> (Exit, u32) {
         | Wal::Behind { .. }
         | Wal::Busy { .. }
         | Wal::OtherWay { .. }
+        | Wal::Parted { .. }
+        | Wal::Cut { .. }
         | Wal::BrokenLink { .. }
         | Wal::BranchUnknown { .. }
         | Wal::CopyUnknown { .. }
@@ -321,7 +335,7 @@ fn place_in_archive(error: &longshore_wal::Error) -> (Exit, u32) {
         }
         Wal::BadName { .. } | Wal::Codec(_) => (Exit::Usage, numbers::REQUEST),
         Wal::Missing { .. } => (Exit::No, numbers::WAL_MISSING),
-        Wal::Gap { .. } => (Exit::NoAnswer, numbers::WAL_MISSING),
+        Wal::Gap { .. } | Wal::Hidden { .. } => (Exit::NoAnswer, numbers::WAL_MISSING),
         Wal::TablespaceTaken { .. } => (Exit::NoAnswer, numbers::RESTORE_TARGET),
     }
 }
@@ -329,13 +343,9 @@ fn place_in_archive(error: &longshore_wal::Error) -> (Exit, u32) {
 impl From<longshore_wal::Error> for Failure {
     fn from(error: longshore_wal::Error) -> Failure {
         let (exit, own) = place_in_archive(&error);
-        let failure = Failure::of(exit, &error, own, error.hint());
-        match &error {
-            longshore_wal::Error::OthersDirectory { owner, .. } => Failure {
-                hint: as_owner(owner),
-                ..failure
-            },
-            _ => failure,
+        Failure {
+            hint: hint_of_archive(&error),
+            ..Failure::of(exit, &error, own, error.hint())
         }
     }
 }
@@ -427,6 +437,46 @@ pub fn run_as(owner: &str) -> String {
         Some(number) => format!("setpriv --reuid={number} --clear-groups longshore"),
         None => format!("runuser -u {owner} -- longshore"),
     }
+}
+
+/// The next step, with what it is about.
+fn hint_of_archive(error: &longshore_wal::Error) -> String {
+    use longshore_wal::Error as Wal;
+    match error {
+        Wal::OthersDirectory { owner, .. } => as_owner(owner),
+        Wal::Parted { parting, .. } => format!(
+            "if timeline {0} is a restored copy's, restore with --target-timeline {1}; if the database went on with {0}, restore with \
+             --target-timeline latest",
+            parting.followed, parting.left
+        ),
+        Wal::Cut { cut, .. } => format!(
+            "bring the missing file back and restore again; or restore with --target-timeline {}, or with --target-timeline {} if \
+             the database did not go on there",
+            cut.beyond, cut.reached
+        ),
+        error => error.hint().to_owned(),
+    }
+}
+
+/// The command that archives what only a data directory has.
+fn hint_of_tail(tail: &longshore_wal::Tail) -> String {
+    if tail.is_other {
+        return "the archive has another server's WAL under these names: keep a copy of that directory, or back it up into an archive of \
+                its own, first. To remove them, restore with --discard-wal"
+            .to_owned();
+    }
+    let names: Vec<String> = tail.names.iter().map(ToString::to_string).collect();
+    let name = names.first().map_or("", String::as_str);
+    let others = match names.last().filter(|_| names.len() > 1) {
+        Some(last) => format!(" and so on, in the order of their names, up to {last}"),
+        None => String::new(),
+    };
+    let file = tail.path.join(name).into_os_string();
+    let words = ["wal".into(), "push".into(), file, "--archive".into()];
+    let command = command_line(words.into_iter().chain([tail.archive.clone().into()]));
+    format!(
+        "archive them first, as the server's user: `{command}`{others}; then restore again. To remove them, restore with --discard-wal"
+    )
 }
 
 /// How to run the command as another user. Its arguments may hold a password and are not repeated.

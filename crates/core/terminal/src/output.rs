@@ -137,8 +137,12 @@ impl Output {
         self.tell(("warning", Priority::Warning), &WARNED, text);
     }
 
-    /// Something to know that is no reason for concern, such as an option without an effect. The exit code stays.
+    /// Something to know that is no reason for concern, such as an option without an effect. The exit code stays. With
+    /// `--quiet` only the journal and the JSON answer get it: cron sends what is printed as a mail.
     pub fn note(&self, text: &str) {
+        if self.quiet && !self.json && !is_connected() {
+            return;
+        }
         self.tell(("note", Priority::Notice), &NOTED, text);
     }
 
