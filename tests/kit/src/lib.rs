@@ -8,6 +8,7 @@
 //! - [`cells`]: pages of SQLite from a seed;
 //! - [`pages`]: pages of PostgreSQL from a seed;
 //! - [`place`]: directories for servers and their backups;
+//! - [`port`]: ports for servers;
 //! - [`tree`]: directories as values that can be compared;
 //! - [`postgres`]: PostgreSQL servers, and what judges them.
 //!
@@ -18,6 +19,7 @@ pub mod cells;
 pub mod help;
 pub mod pages;
 pub mod place;
+pub mod port;
 pub mod postgres;
 pub mod program;
 pub mod random;

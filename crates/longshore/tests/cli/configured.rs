@@ -277,6 +277,37 @@ fn a_password_in_a_url_is_shown_nowhere_however_it_is_written() {
     }
 }
 
+/// Goal: the configuration that a run uses is no device of it, whatever it may overwrite.
+#[test]
+fn the_configuration_in_use_is_no_device() {
+    let stage = Stage::new();
+    stage.database("app.db", 4);
+    let config = format!(
+        "[database.app]\nurl = \"sqlite:{}\"\n",
+        stage.path("app.db").display()
+    );
+    stage.write("own.toml", config.as_bytes());
+    let sql = |text: &str| stage.run(&["--config", "own.toml", "sql", "-b", "-Q", text]);
+    for words in ["FORMAT", "INIT, SKIP", "NOINIT", "FORMAT, INIT, SKIP"] {
+        sql(&format!(
+            "BACKUP DATABASE app TO DISK = 'own.toml' WITH {words}"
+        ))
+        .exits(1)
+        .says("3201");
+    }
+    for how in ["", "--append", "--init --skip", "--format"] {
+        let line = format!("--config own.toml backup app --to own.toml {how}");
+        stage.line(&line).exits(2).says("3201");
+    }
+    assert_eq!(
+        std::fs::read(stage.path("own.toml")).unwrap(),
+        config.as_bytes()
+    );
+    // Another one's file is a device as any other.
+    stage.write("other.toml", config.as_bytes());
+    sql("BACKUP DATABASE app TO DISK = 'other.toml' WITH FORMAT").exits(0);
+}
+
 /// Goal: limits that spare a workload during backups slow no restore and no drill. A first block passes under any limit;
 /// what follows it would take a minute and a half.
 #[test]

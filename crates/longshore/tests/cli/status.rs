@@ -706,7 +706,12 @@ fn verify_all_believes_no_copied_directory() {
     for disk in ["disk1", "disk2"] {
         std::fs::remove_dir_all(stage.path(format!("{disk}/sales/{copy}"))).unwrap();
     }
-    assert_eq!(counts(&stage, line, 0), (1, 0, 0));
+    // Its stripes are those that were verified: the damage of others says nothing about them.
+    assert_eq!(counts(&stage, line, 0), (0, 1, 0));
+    assert_eq!(metric(&stage, "backups_found_damaged"), Some(0.0));
+    assert_eq!(metric(&stage, "failed_runs"), Some(0.0));
+    damage(&stage.path(format!("disk1/sales/{own}/family-1.bak")));
+    assert_eq!(counts(&stage, line, 1), (0, 0, 1));
 }
 
 /// Goal: a backup that is lost while a run reads others has a row; one that was removed has none.

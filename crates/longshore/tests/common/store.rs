@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use longshore_kit::PATIENCE;
+pub use longshore_kit::port::free_port;
 use longshore_kit::program::Guarded;
 
 const ID: &str = "test-id";
@@ -35,12 +36,6 @@ pub fn tool(path: &str) -> Option<PathBuf> {
     assert!(!required, "{path} is missing: run scripts/setup.sh");
     eprintln!("skipped: {path} is missing: run scripts/setup.sh");
     None
-}
-
-/// A port that was free a moment ago.
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 pub fn wait_for_port(port: u16, what: &str) {

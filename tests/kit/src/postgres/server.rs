@@ -93,8 +93,7 @@ impl Server {
         let mut server = Self::place(installation);
         server.tcp = options.tcp;
         if options.tcp {
-            let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-            server.port = free.local_addr().unwrap().port();
+            server.port = crate::port::free_port();
         }
         let shape = Shape {
             bin_dir: installation.bin_dir.clone(),

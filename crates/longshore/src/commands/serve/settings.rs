@@ -199,7 +199,7 @@ fn logins(options: &Serve, context: &Context) -> Result<PathBuf, Failure> {
 
 impl Settings {
     /// Files that the server depends on: no statement may write to them, wherever they are. The catalog protects its
-    /// own files.
+    /// own files, and the configuration is reserved for every kind of session.
     pub fn own_files(&self, context: &Context) -> Vec<PathBuf> {
         let beside = |name: &&str| Some(context.catalog.as_ref()?.with_file_name(name));
         let logs = longshore_tsql::LOG_NAMES.iter().filter_map(beside);
@@ -207,12 +207,10 @@ impl Settings {
             .identity
             .clone()
             .map(|(certificate, key)| [certificate, key]);
-        let configuration = context.config.path.clone();
         let mut files = vec![self.logins.clone(), Logins::lock(&self.logins)];
         files.extend(CertificateFiles::beside(&self.logins).files());
         files.extend(logs);
         files.extend(pair.into_iter().flatten());
-        files.extend(configuration);
         files
     }
 

@@ -4,7 +4,9 @@
 
 use std::net::TcpListener;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -221,6 +223,25 @@ fn a_drill_that_is_interrupted_ends_its_server() {
     let pid = pid.and_then(|text| text.lines().next().map(str::to_owned));
     let alive = pid.is_some_and(|pid| Path::new("/proc").join(pid).exists());
     assert!(!alive, "the private server still runs");
+}
+
+/// Goal: trouble of pg_amcheck's own condemns no backup, and neither does the order of another system's collations.
+#[test]
+fn only_corruption_that_pg_amcheck_reports_is_corruption() {
+    let ended = |code: i32, stderr: &str| Output {
+        status: ExitStatus::from_raw(code << 8),
+        stdout: b"heap table is wrong".to_vec(),
+        stderr: stderr.into(),
+    };
+    let mismatch = "WARNING:  database \"shop\" has a collation version mismatch";
+    assert!(is_corruption(&ended(2, "")));
+    assert!(!is_corruption(&ended(2, mismatch)));
+    assert!(!is_corruption(&ended(1, "connection to server was lost")));
+    let killed = Output {
+        status: ExitStatus::from_raw(9),
+        ..ended(0, "")
+    };
+    assert!(!is_corruption(&killed));
 }
 
 #[test]
