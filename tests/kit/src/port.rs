@@ -15,7 +15,7 @@ use crate::Random;
 /// Servers of the system lie below.
 const FIRST: u16 = 10_240;
 
-/// What the kernel gives to connections where it does not say.
+/// The first of those that the kernel gives to connections, where it does not say.
 const KERNELS_FIRST: u16 = 32_768;
 
 /// The names that are held, until the process ends.

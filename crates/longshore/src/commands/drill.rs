@@ -195,9 +195,12 @@ fn run_leased(
     drilled.scratch.remove();
     let mut told = None;
     if let (Some(recorder), Some(identity)) = (recorder, lease.identities.first()) {
-        let was_condemned = shelf.condemns(identity.set);
+        let own = context.config.target_of(&options.database);
+        let is_copy = own.is_some_and(|own| own != shelf.target.name);
+        // A good one is news where another was recorded: here, or at home, from where a copy may not have heard of it.
+        let is_news = is_copy || shelf.condemns(identity.set);
         let result = answer.record(recorder, identity);
-        told = result.filter(|result| !result.good || was_condemned);
+        told = result.filter(|result| !result.good || is_news);
     }
     let exit = match answer.sound {
         true if restore.run.history_failed || refused.is_some() => Exit::Warnings,

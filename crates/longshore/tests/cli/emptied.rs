@@ -169,7 +169,7 @@ fn incremental_nights_of_an_emptied_source_are_told_by_all_that_look_at_the_newe
     }
 }
 
-/// Goal: an image that was made anew, of holes alone, is no content, whatever its length.
+/// Goal: an image that was made again, of holes alone, is no content, whatever its length.
 #[test]
 fn holes_are_no_content() {
     let stage = configured();
