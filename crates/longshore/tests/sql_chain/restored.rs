@@ -37,9 +37,15 @@ fn a_full_a_differential_and_log_sets_come_back_to_a_moment() {
         server.psql("insert into marker values (100)");
         check(&server, &stage.path("a"));
 
-        // Every log set, to the end: rows committed after the last one are missing.
+        // Every log set, to the end: rows committed after the last one are missing. The names are those of the list.
+        let list = stage.done("RESTORE FILELISTONLY FROM DISK = 'full.bak'");
+        let files: Vec<&str> = list.lines().filter(|l| l.contains("|postgres:")).collect();
+        assert!(files[0].starts_with("main|"), "{list}");
+        assert!(files[1].starts_with("main_log|"), "{list}");
+        assert_eq!(files.len(), 2, "{list}");
         stage.done(
-            "RESTORE DATABASE copy FROM DISK = 'full.bak' WITH MOVE 'main' TO 'HERE/b', NORECOVERY",
+            "RESTORE DATABASE copy FROM DISK = 'full.bak' \
+             WITH MOVE 'main' TO 'HERE/b', MOVE 'main_log' TO 'HERE/b_log', NORECOVERY",
         );
         for (device, file) in [("log1.bak", 1), ("logs.bak", 1), ("logs.bak", 2)] {
             stage.done(&format!(

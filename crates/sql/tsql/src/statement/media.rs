@@ -1,4 +1,4 @@
-//! HEADERONLY, FILELISTONLY and LABELONLY: the descriptions on the media, in SQL Server's columns.
+//! HEADERONLY and LABELONLY: the descriptions on the media, in SQL Server's columns.
 //!
 //! Invariants
 //! - Names and types are those that SQL Server 2022 sends.
@@ -10,9 +10,7 @@ use std::sync::Arc;
 
 use longshore_catalog::{CERTIFICATE, FileList, KEY_ALGORITHM, flags, fork_guid, recovery_model};
 use longshore_crypt::Thumbprint;
-use longshore_media::{
-    BackupDevice, BackupType, DeviceSpec, Entry, EntryKind, Item, MediaHeader, MediaSet, SetSummary,
-};
+use longshore_media::{BackupDevice, BackupType, DeviceSpec, MediaHeader, MediaSet, SetSummary};
 use uuid::Uuid;
 
 use super::options::Options;
@@ -88,31 +86,6 @@ const HEADER: &[(&str, Type)] = &[
     ("CompressionAlgorithm", Type::nvarchar(32)),
 ];
 
-const FILE_LIST: &[(&str, Type)] = &[
-    ("LogicalName", NAME),
-    ("PhysicalName", Type::nvarchar(260)),
-    ("Type", Type::NChar(1)),
-    ("FileGroupName", NAME),
-    ("Size", Type::BigInt),
-    ("MaxSize", Type::BigInt),
-    ("FileId", Type::BigInt),
-    ("CreateLSN", LSN),
-    ("DropLSN", LSN),
-    ("UniqueId", Type::UniqueIdentifier),
-    ("ReadOnlyLSN", LSN),
-    ("ReadWriteLSN", LSN),
-    ("BackupSizeInBytes", Type::BigInt),
-    ("SourceBlockSize", Type::Int),
-    ("FileGroupId", Type::Int),
-    ("LogGroupGUID", Type::UniqueIdentifier),
-    ("DifferentialBaseLSN", LSN),
-    ("DifferentialBaseGUID", Type::UniqueIdentifier),
-    ("IsReadOnly", Type::Bit),
-    ("IsPresent", Type::Bit),
-    ("TDEThumbprint", Type::VarBinary(Some(20))),
-    ("SnapshotUrl", Type::nvarchar(336)),
-];
-
 const LABEL: &[(&str, Type)] = &[
     ("MediaName", NAME),
     ("MediaSetId", Type::UniqueIdentifier),
@@ -129,8 +102,6 @@ const LABEL: &[(&str, Type)] = &[
     ("IsCompressed", Type::Bit),
 ];
 
-/// MaxSize of a data file without a limit, as in SQL Server.
-const MAX_SIZE: i64 = 35_184_372_080_640;
 /// The name of an incomplete set.
 const INCOMPLETE: &str = "*** INCOMPLETE ***";
 /// The name of a set whose header is damaged.
@@ -140,7 +111,7 @@ const DEVICE_URL: i64 = 9;
 /// SQL Server's mark for an unknown zone.
 const ZONE_UNKNOWN: i16 = 127;
 
-fn columns(of: &[(&str, Type)]) -> Vec<Column> {
+pub(super) fn columns(of: &[(&str, Type)]) -> Vec<Column> {
     of.iter()
         .map(|(name, kind)| Column::new(*name, *kind))
         .collect()
@@ -166,7 +137,7 @@ pub(super) fn media(
 }
 
 /// The same for those who only describe the media: any of the stripes will do.
-fn described(
+pub(super) fn described(
     session: &Session,
     devices: &[DeviceSpec],
     options: &Options,
@@ -257,7 +228,7 @@ fn place(lsn: u64, unix_us: i64) -> Value {
     }
 }
 
-fn whole(n: u64) -> Value {
+pub(super) fn whole(n: u64) -> Value {
     Value::Int(i64::try_from(n).unwrap_or(i64::MAX))
 }
 
@@ -424,155 +395,6 @@ fn header_row(
     ]
 }
 
-pub(super) fn file_list_only(
-    session: &Session,
-    devices: &[DeviceSpec],
-    options: &Options,
-    out: &mut Out,
-) -> Flow {
-    let media = described(session, devices, options)?;
-    let position = options.position.unwrap_or(1);
-    let set = media.set(position).map_err(|e| refusal::media(&e))?;
-    let list = file_list(&media, position).map_err(|e| refusal::media(&e))?;
-    let part = Part::of(&media, &set);
-    out.sink.columns(&columns(FILE_LIST))?;
-    let mut rows = 0;
-    for (path, file) in list.iter() {
-        rows += 1;
-        let data = part.as_ref().map_or(Some(file.data_bytes), |p| p.data);
-        let sizes = (Some(file.len_bytes), data);
-        let row = file_row(&set, &path.display().to_string(), sizes, rows);
-        out.sink.row(&row)?;
-    }
-    if rows == 0 {
-        // Too many to keep in memory: in the index's order, without their bytes in the set.
-        let mut closed = Ok(());
-        let each = |item: Item| {
-            let Some(entry) = first_file(&item).filter(|_| closed.is_ok()) else {
-                return;
-            };
-            rows += 1;
-            let name = entry.path.display().to_string();
-            let data = part.as_ref().map_or(Some(entry.len), |p| p.data);
-            let sizes = (Some(entry.len), data);
-            closed = out.sink.row(&file_row(&set, &name, sizes, rows));
-        };
-        media
-            .items(position, each)
-            .map_err(|e| refusal::media(&e))?;
-        closed?;
-    }
-    if let Some(name) = part.as_ref().and_then(|p| p.only_file(&set))
-        && rows == 0
-    {
-        rows = 1;
-        let sizes = part.as_ref().map_or((None, None), |p| (p.len, p.data));
-        out.sink.row(&file_row(&set, name, sizes, rows))?;
-    }
-    out.done(Command::MediaRows, Some(rows))?;
-    if let Some(part) = part.filter(|part| part.files > rows) {
-        out.say(message::WARNING.with(&[&part.unlisted(rows)]))?;
-    }
-    Ok(out.done(Command::RestoreFileListOnly, None)?)
-}
-
-/// The facts of a set that stripes tell of whose media set is not all there.
-struct Part {
-    /// Files of the set.
-    files: u64,
-    /// The bytes of the set's only file, and those of them in the set; `None`: other stripes have parts of them.
-    len: Option<u64>,
-    data: Option<u64>,
-    /// The families that are not there.
-    absent: Vec<u16>,
-}
-
-impl Part {
-    /// `None`: the media are whole.
-    fn of(media: &MediaSet, set: &SetSummary) -> Option<Part> {
-        if media.absent().is_empty() {
-            return None;
-        }
-        let files = set.trailer.as_ref().map_or(0, |t| t.files_total);
-        let plain = set.trailer.as_ref().map(|t| t.plain_bytes_total);
-        let data = plain.filter(|_| files == 1);
-        let is_full = set.header.backup_type == BackupType::Database;
-        Some(Part {
-            files,
-            len: data.filter(|_| is_full),
-            data,
-            absent: media.absent().to_vec(),
-        })
-    }
-
-    /// The name of the set's only file, which no block on these stripes says, but the header: a SQLite database's.
-    fn only_file<'a>(&self, set: &'a SetSummary) -> Option<&'a str> {
-        let path = set.header.origin.strip_prefix("sqlite:")?;
-        let name = std::path::Path::new(path).file_name()?;
-        name.to_str().filter(|_| self.files == 1)
-    }
-
-    /// The files that have no row.
-    fn unlisted(&self, rows: u64) -> String {
-        let absent: Vec<_> = self.absent.iter().map(|f| format!("family {f}")).collect();
-        format!(
-            "{} of the {} files of the set are not listed: only stripes that were not named tell of them ({}); name all stripes of \
-             the media set",
-            self.files - rows,
-            self.files,
-            absent.join(", ")
-        )
-    }
-}
-
-fn first_file(item: &Item) -> Option<&Entry> {
-    match item {
-        Item::Entry(entry) if entry.first && entry.kind == EntryKind::File => Some(entry),
-        _ => None,
-    }
-}
-
-/// `sizes`: of the file, and of its part in the set.
-fn file_row(
-    set: &SetSummary,
-    name: &str,
-    sizes: (Option<u64>, Option<u64>),
-    number: u64,
-) -> Vec<Value> {
-    let header = &set.header;
-    let (kind, group) = match header.backup_type {
-        BackupType::Log => ("L", Value::Null),
-        BackupType::Database | BackupType::Differential => ("D", Value::text("PRIMARY")),
-    };
-    // A database of one file records its path; for others only the root is known.
-    let physical = header.origin.strip_prefix("sqlite:").unwrap_or(name);
-    let id = Uuid::from_u128(header.set.as_u128() ^ u128::from(number));
-    vec![
-        Value::text(name),
-        Value::text(physical),
-        Value::text(kind),
-        group,
-        sizes.0.map_or(Value::Null, whole),
-        Value::Int(MAX_SIZE),
-        whole(number),
-        Value::Null,
-        Value::Null,
-        Value::Guid(id),
-        Value::Null,
-        Value::Null,
-        sizes.1.map_or(Value::Null, whole),
-        Value::Int(512),
-        Value::Int(1),
-        Value::Null,
-        Value::Null,
-        header.parent.map_or(Value::Null, Value::Guid),
-        Value::bit(false),
-        Value::bit(true),
-        Value::Null,
-        Value::Null,
-    ]
-}
-
 /// Reads only the first device, so it works with one stripe of many.
 pub(super) fn label_only(
     session: &Session,
@@ -633,7 +455,7 @@ mod tests {
 
     #[test]
     fn result_sets_have_the_columns_that_scripts_insert_into() {
-        assert_eq!((HEADER.len(), FILE_LIST.len(), LABEL.len()), (59, 22, 13));
+        assert_eq!((HEADER.len(), LABEL.len()), (59, 13));
     }
 
     #[test]

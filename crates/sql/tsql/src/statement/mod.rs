@@ -16,6 +16,7 @@ mod checkdb;
 mod computed;
 mod conditions;
 mod configure;
+mod content;
 mod credential;
 pub(crate) mod cursor;
 mod dbcc;

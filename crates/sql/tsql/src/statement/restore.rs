@@ -18,11 +18,12 @@ use longshore_catalog::{BackupRecord, MediaRecord, RestoreSequence, RestoredData
 use longshore_facts as facts;
 use longshore_io::{FileKind, Storage};
 use longshore_landing::{HeldCluster, refuse_media};
-use longshore_media::{BackupType, DeviceSpec, EntryKind, Item, MediaSet, SetHeader, SetSummary};
+use longshore_media::{BackupType, DeviceSpec, MediaSet, SetHeader, SetSummary};
 use longshore_pipeline::{
     ClusterOptions, Report, Request, RestoreRequest, SourceSpec, VerifyDepth, VerifyRequest,
 };
 
+use super::content::{POSTGRES, Parts, ROOTS_MAX, SQLITE, file_list_only, is_log_of, original};
 use super::device::{devices, named_path, reach};
 use super::options::{FILES_AND_GROUPS, Options, refused};
 use super::restoring::{
@@ -37,9 +38,6 @@ use crate::server::{Database, RestoreLock};
 use crate::session::Session;
 use crate::sink::Command;
 use crate::syntax::{Applies, Name, Part, Restore, RestoreWhat};
-
-const SQLITE: u8 = 2;
-const POSTGRES: u8 = 3;
 
 pub(crate) fn restore(session: &mut Session, restore: &Restore, out: &mut Out) -> Flow {
     let statement = match restore.what {
@@ -98,7 +96,7 @@ fn one(session: &mut Session, restore: &Restore, out: &mut Out) -> Flow {
         }
         RestoreWhat::FileListOnly => {
             let options = options(session, Applies::FILE_LIST_ONLY)?;
-            media::file_list_only(session, &from, &options, out)
+            file_list_only(session, &from, &options, out)
         }
         RestoreWhat::LabelOnly => {
             let options = options(session, Applies::LABEL_ONLY)?;
@@ -375,67 +373,6 @@ fn is_own(
     }
 }
 
-/// Up to this many names at the root of a set are checked one by one; with more, the whole target counts.
-const ROOTS_MAX: usize = 1024;
-
-/// The names at the root of a set, at most [`ROOTS_MAX`] + 1, and whether the last one is a file.
-fn roots(media: &MediaSet, position: u32) -> Result<(BTreeSet<PathBuf>, bool), Vec<Message>> {
-    let mut roots = BTreeSet::new();
-    let mut is_file = false;
-    let each = |item: Item| {
-        if let Item::Entry(entry) = item
-            && let Some(first) = entry.path.iter().next()
-            && roots.len() <= ROOTS_MAX
-        {
-            let first = PathBuf::from(first);
-            is_file = entry.kind == EntryKind::File && first == entry.path;
-            roots.insert(first);
-        }
-    };
-    media
-        .items(position, each)
-        .map_err(|e| refusal::media(&e))?;
-    Ok((roots, is_file))
-}
-
-/// The content of a set, as MOVE sees it.
-struct Parts {
-    roots: BTreeSet<PathBuf>,
-    /// The only file, if the set has no other.
-    single: Option<PathBuf>,
-    /// The name of the part that is moved as a whole.
-    logical: String,
-}
-
-impl Parts {
-    fn of(media: &MediaSet, header: &SetHeader) -> Result<Parts, Stop> {
-        let (roots, is_file) = roots(media, header.position)?;
-        // A directory that holds one file looks like a file, except for its original name.
-        let original = Path::new(original(header)).file_name();
-        let whole = |root: &PathBuf| original == Some(root.as_os_str());
-        let single = match roots.first().filter(|_| roots.len() == 1) {
-            Some(root) if header.source_kind == SQLITE => Some(root.clone()),
-            Some(root) if header.source_kind == FILES && is_file && whole(root) => {
-                Some(root.clone())
-            }
-            _ => None,
-        };
-        let logical = single
-            .as_ref()
-            .map_or(header.database.clone(), |root| root.display().to_string());
-        Ok(Parts {
-            roots,
-            single,
-            logical,
-        })
-    }
-}
-
-/// The path from which the backup was made.
-fn original(header: &SetHeader) -> &str {
-    header.origin.split_once(':').map_or("", |(_, path)| path)
-}
-
 /// The destination in MOVE; `name` is the database, for messages. A place for the log is taken and means nothing.
 ///
 /// Errors: 3234, 4353.
@@ -447,10 +384,8 @@ fn moved<'o>(
 ) -> Result<Option<&'o str>, Message> {
     let mut destination = None;
     for (from, to) in &options.moves {
-        // `sys.master_files` names a log, which goes with the data.
-        let of = from.strip_suffix("_log");
         let is_data = from == logical || *from == header.database;
-        if !is_data && of.is_some_and(|of| of == logical || of == header.database) {
+        if !is_data && (is_log_of(from, logical) || is_log_of(from, &header.database)) {
             continue;
         }
         if !is_data {
