@@ -39,9 +39,11 @@ fn a_full_a_differential_and_log_sets_come_back_to_a_moment() {
 
         // Every log set, to the end: rows committed after the last one are missing. The names are those of the list.
         let list = stage.done("RESTORE FILELISTONLY FROM DISK = 'full.bak'");
-        let files: Vec<&str> = list.lines().filter(|l| l.contains("|postgres:")).collect();
-        assert!(files[0].starts_with("main|"), "{list}");
-        assert!(files[1].starts_with("main_log|"), "{list}");
+        let files: Vec<&str> = list.lines().filter(|l| l.starts_with("main")).collect();
+        let place = stage.path("main").display().to_string();
+        assert!(files[0].starts_with(&format!("main|{place}|D|")), "{list}");
+        let log = format!("main_log|{place}/pg_wal|L|");
+        assert!(files[1].starts_with(&log), "{list}");
         assert_eq!(files.len(), 2, "{list}");
         stage.done(
             "RESTORE DATABASE copy FROM DISK = 'full.bak' \

@@ -644,7 +644,9 @@ impl Session {
             Statement::Use(name) => self.use_database(name, out),
             Statement::Refused { what, .. } => Err(message::NOT_HERE.with(&[what]).into()),
             Statement::Kill { session, status } => self.kill(*session, *status, out),
-            Statement::AlterAccess { database, .. } => self.alter_access(database, out),
+            Statement::AlterAccess { database, access } => {
+                statement::alter_database(self, (database, access), out)
+            }
             Statement::DropDatabase { .. } if self.transactions > 0 => {
                 Err(message::NOT_IN_TRANSACTION.with(&[&"DROP DATABASE"]).into())
             }
@@ -916,20 +918,6 @@ impl Session {
         }
     }
 
-    /// Locks nobody out: sessions here hold no database, and other programs use the database's own server. A restore
-    /// checks itself whether it may continue. Errors: 5011, 5069.
-    fn alter_access(&self, name: &str, out: &mut Out) -> Flow {
-        let mut known = self.server.database_names().into_iter();
-        let is_current = name.eq_ignore_ascii_case("CURRENT");
-        if !is_current && !known.any(|known| known.eq_ignore_ascii_case(name)) {
-            let missing = message::ALTER_MISSING.with(&[&name]);
-            return Err(vec![missing, message::ALTER_FAILED.plain()].into());
-        }
-        let text = "only the database's own server controls who may use it: nothing was changed";
-        out.say(message::DETAIL.with(&[&text]))?;
-        Ok(out.done(Command::Other, None)?)
-    }
-
     /// Declares a variable before its batch runs: a declaration is one for the whole batch, wherever it stands.
     fn hoist(&mut self, declared: Declared) -> Flow {
         let declaration = match declared {
@@ -1159,6 +1147,7 @@ fn decides(statement: &Statement) -> bool {
             changes.iter().any(|words| what.starts_with(words))
                 || (queries.iter().any(begins) && !text.starts_with("UPDATE STATISTICS"))
         }
+        Statement::AlterAccess { .. } => true,
         Statement::Execute(call) => {
             call.code.is_some() || call.arguments.iter().any(|argument| argument.output)
         }

@@ -126,8 +126,20 @@ impl Parts {
 }
 
 /// The path from which the backup was made.
-pub(super) fn original(header: &SetHeader) -> &str {
+fn original(header: &SetHeader) -> &str {
     header.origin.split_once(':').map_or("", |(_, path)| path)
+}
+
+/// The place of a set's data: where it was, or of a cluster one in the default directory, since the media do not have the path of
+/// its data directory.
+pub(super) fn place_of(session: &Session, header: &SetHeader) -> String {
+    match header.source_kind {
+        POSTGRES => {
+            let directory = &session.server.setup.backup_directory;
+            directory.join(&header.database).display().to_string()
+        }
+        _ => original(header).to_owned(),
+    }
 }
 
 /// One of the two files.
@@ -144,13 +156,14 @@ struct File {
 /// SQLite database, and of others what these stripes tell.
 ///
 /// Errors: the set's index cannot be read.
-fn files_of(media: &MediaSet, set: &SetSummary) -> Result<[File; 2], Stop> {
+fn files_of(session: &Session, media: &MediaSet, set: &SetSummary) -> Result<[File; 2], Stop> {
     let header = &set.header;
     let original = original(header);
+    let physical = place_of(session, header);
     let known = Parts::of(media, header)?.logical;
     let (name, log) = match (header.source_kind, Path::new(original).file_name()) {
         (SQLITE, Some(name)) => (name.display().to_string(), format!("{original}-wal")),
-        (POSTGRES, _) => (known, format!("{}/pg_wal", header.origin)),
+        (POSTGRES, _) => (known, format!("{physical}/pg_wal")),
         _ => (known, log_name(original)),
     };
     let (len, data) = match media.absent().is_empty() {
@@ -179,11 +192,6 @@ fn files_of(media: &MediaSet, set: &SetSummary) -> Result<[File; 2], Stop> {
         }
     };
     let log_name = log_name(&name);
-    let physical = match header.source_kind {
-        // Where its data lies only its server knows.
-        POSTGRES => header.origin.clone(),
-        _ => original.to_owned(),
-    };
     Ok([file(name, physical, false), file(log_name, log, true)])
 }
 
@@ -212,7 +220,7 @@ pub(super) fn file_list_only(
     let media = media::described(session, devices, options)?;
     let position = options.position.unwrap_or(1);
     let set = media.set(position).map_err(|e| refusal::media(&e))?;
-    let files = files_of(&media, &set)?;
+    let files = files_of(session, &media, &set)?;
     out.sink.columns(&media::columns(FILE_LIST))?;
     for (number, file) in (1..).zip(&files) {
         out.sink.row(&file_row(&set.header, file, number))?;

@@ -7,6 +7,7 @@
 //!
 //! [`Flow`]: crate::flow::Flow
 
+mod alter;
 mod applock;
 mod arguments;
 mod backup;
@@ -65,6 +66,7 @@ use crate::sink::{Command, ReceiverGone};
 use crate::syntax::{RoutineParameter, TypeName};
 use crate::value::Type;
 
+pub(crate) use alter::alter_database;
 pub(crate) use backup::backup;
 pub(crate) use change::{delete, identity_insert, insert, truncate, update};
 pub(crate) use computed::typed;

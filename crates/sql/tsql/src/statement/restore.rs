@@ -23,7 +23,7 @@ use longshore_pipeline::{
     ClusterOptions, Report, Request, RestoreRequest, SourceSpec, VerifyDepth, VerifyRequest,
 };
 
-use super::content::{POSTGRES, Parts, ROOTS_MAX, SQLITE, file_list_only, is_log_of, original};
+use super::content::{POSTGRES, Parts, ROOTS_MAX, SQLITE, file_list_only, is_log_of, place_of};
 use super::device::{devices, named_path, reach};
 use super::options::{FILES_AND_GROUPS, Options, refused};
 use super::restoring::{
@@ -416,7 +416,6 @@ fn place(
         single,
         logical,
     } = Parts::of(media, header)?;
-    let original = original(header);
     let destination = moved(options, &logical, header, name)?;
     let destination = destination.map(|to| named_path(session, to)).transpose()?;
     let storage = &*session.server.setup.context.storage;
@@ -427,6 +426,7 @@ fn place(
         }
     };
     let Some(path) = destination.clone().or_else(|| own.clone()) else {
+        let original = place_of(session, header);
         return Err(vec![
             message::CANNOT_RESTORE_TO.with(&[&logical, &original]),
             message::RESTORE_PLANNING.plain(),

@@ -53,7 +53,7 @@ pub enum Statement {
         session: i64,
         status: bool,
     },
-    /// `ALTER DATABASE … SET SINGLE_USER`; the clause about other users is dropped.
+    /// `ALTER DATABASE … SET SINGLE_USER`, `SET RECOVERY SIMPLE`; the clause about other users is dropped.
     AlterAccess {
         database: String,
         access: String,

@@ -118,6 +118,11 @@ fn named(text: &str) -> (Type, Value) {
 const ZERO: Property = |_| (Type::Int, Value::Int(0));
 const HOST: Property = |server| named(&server.setup.name);
 const NOTHING: Property = |_| (NAME, Value::Null);
+/// Relative paths of statements are below it. It ends with a separator, since scripts append the name of a file.
+const DATA_PATH: Property = |server| {
+    let path = server.setup.backup_directory.join("");
+    named(&path.display().to_string())
+};
 
 /// The properties of the server that scripts read.
 const SERVER_PROPERTIES: &[(&str, Property)] = &[
@@ -130,8 +135,8 @@ const SERVER_PROPERTIES: &[(&str, Property)] = &[
     ("InstanceDefaultBackupPath", |server| {
         named(&server.setup.backup_directory.display().to_string())
     }),
-    ("InstanceDefaultDataPath", NOTHING),
-    ("InstanceDefaultLogPath", NOTHING),
+    ("InstanceDefaultDataPath", DATA_PATH),
+    ("InstanceDefaultLogPath", DATA_PATH),
     ("InstanceName", NOTHING),
     ("IsClustered", ZERO),
     ("IsFullTextInstalled", ZERO),

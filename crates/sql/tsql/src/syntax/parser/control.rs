@@ -194,6 +194,9 @@ impl Parser<'_> {
             };
         }
         let name = self.name()?;
+        if what == Transaction::Begin && self.is_word("WITH") && self.next.is_word("MARK") {
+            return Err(NOT_HERE.with(&[&"BEGIN TRANSACTION … WITH MARK"]));
+        }
         Ok(match what {
             // SQL Server ignores the name.
             Transaction::Commit => Statement::Transaction(what),

@@ -13,6 +13,7 @@ use crate::syntax::ast::{Dbcc, HardwareOffload, Operand, Statement};
 use crate::syntax::lexer::{NEAR_MAX, TokenKind};
 
 const ACCESS: [&str; 3] = ["SINGLE_USER", "RESTRICTED_USER", "MULTI_USER"];
+const MODELS: [&str; 3] = ["SIMPLE", "FULL", "BULK_LOGGED"];
 
 impl Parser<'_> {
     pub(super) fn alter(&mut self) -> Result<Statement, Message> {
@@ -86,6 +87,9 @@ impl Parser<'_> {
             let word = if is_word { word.as_str() } else { "" };
             return Err(named(&format!("ALTER DATABASE … {word}")));
         }
+        if let Some(access) = self.recovery_model()? {
+            return Ok(Statement::AlterAccess { database, access });
+        }
         if !ACCESS.iter().any(|word| self.is_word(word)) {
             let shown = self.token.raw.chars().take(NEAR_MAX).collect::<String>();
             let what = format!("ALTER DATABASE … SET {}", shown.to_uppercase());
@@ -101,6 +105,20 @@ impl Parser<'_> {
             }
         }
         Ok(Statement::AlterAccess { database, access })
+    }
+
+    /// `RECOVERY SIMPLE`, in capitals; `None`: another setting.
+    fn recovery_model(&mut self) -> Result<Option<String>, Message> {
+        let found = MODELS.iter().find(|model| self.next.is_word(model));
+        let Some(model) = found.filter(|_| self.is_word("RECOVERY")) else {
+            return Ok(None);
+        };
+        self.advance()?;
+        self.advance()?;
+        if self.take_word("WITH")? {
+            self.expect_word("NO_WAIT")?;
+        }
+        Ok(Some(format!("RECOVERY {model}")))
     }
 
     pub(super) fn drop(&mut self) -> Result<Statement, Message> {

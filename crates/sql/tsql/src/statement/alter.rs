@@ -1,0 +1,48 @@
+//! ALTER DATABASE … SET: who may use a database, and its recovery model.
+//!
+//! Invariants
+//! - Nothing is changed: a database belongs to its own server. What is so already succeeds, and what scripts say around a
+//!   restore does, too.
+
+use crate::flow::{Flow, Out};
+use crate::message;
+use crate::session::Session;
+use crate::sink::Command;
+
+/// Locks nobody out: sessions here hold no database, and other programs use the database's own server. A restore checks itself
+/// whether it may continue. Errors: 5011, 5069; 50002 for another recovery model than the database has.
+pub(crate) fn alter_database(
+    session: &Session,
+    (name, setting): (&str, &str),
+    out: &mut Out,
+) -> Flow {
+    let server = &session.server;
+    let name = match name.eq_ignore_ascii_case("CURRENT") {
+        true => session.database.as_str(),
+        false => name,
+    };
+    let mut known = server.database_names().into_iter();
+    let is_own = name.eq_ignore_ascii_case(&session.database);
+    let Some(name) = known
+        .find(|known| known.eq_ignore_ascii_case(name))
+        .or_else(|| is_own.then(|| session.database.clone()))
+    else {
+        let missing = message::ALTER_MISSING.with(&[&name]);
+        return Err(vec![missing, message::ALTER_FAILED.plain()].into());
+    };
+    let Some(model) = setting.strip_prefix("RECOVERY ") else {
+        let text = "only the database's own server controls who may use it: nothing was changed";
+        out.say(message::DETAIL.with(&[&text]))?;
+        return Ok(out.done(Command::Other, None)?);
+    };
+    let own = match server.is_logged(&name) {
+        true => "FULL",
+        false => "SIMPLE",
+    };
+    match model == own {
+        true => Ok(out.done(Command::Other, None)?),
+        false => Err(message::NOT_HERE
+            .with(&[&"ALTER DATABASE … SET RECOVERY"])
+            .into()),
+    }
+}
