@@ -8,12 +8,15 @@
 //! - Threads start after nbdkit has forked, and end before the plugin is unloaded; that is a clean stop.
 //! - Requests come in parallel, over several connections that share one cached backend, so a flush on one covers the
 //!   writes of all.
+//! - The service manager hears of a start that has succeeded, and of no other one.
 //!
-//! Leaves to others: the cache itself (`longshore-blockcache`), settings (`config.rs`), and threads (`served.rs`).
+//! Leaves to others: the cache itself (`longshore-blockcache`), settings (`config.rs`), threads (`served.rs`), and the way
+//! to the service manager (`manager.rs`).
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod config;
+mod manager;
 mod served;
 mod world;
 
@@ -133,6 +136,8 @@ impl<W: World + Default + 'static> Server for Connection<W> {
                 Served::start(plan, storage, clock)
             });
             *SERVED.lock() = Some(served.map_err(refused)?);
+            // nbdkit listens already, and takes its clients when this returns.
+            manager::tell("READY=1\nSTATUS=serving");
             Ok(())
         })
     }

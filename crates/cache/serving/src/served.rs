@@ -22,6 +22,7 @@ use longshore_io::{Clock, HostClock, Storage};
 use tracing_subscriber::EnvFilter;
 
 use crate::config::ServingPlan;
+use crate::manager;
 
 /// How often to check whether a checkpoint is due.
 const TICK: Duration = Duration::from_millis(200);
@@ -55,6 +56,9 @@ impl Served {
         clock: Arc<dyn Clock>,
     ) -> Result<Served, String> {
         start_log();
+        manager::tell(
+            "STATUS=starting; what is cached may be compared with the backend first, for a minute",
+        );
         let cache = plan.cache.as_deref();
         let opened = open(&*storage, &plan.backend, cache, plan.settings, clock);
         let OpenedBackend { cached, cache } =

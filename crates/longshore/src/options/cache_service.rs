@@ -21,7 +21,8 @@ Example:
     --fast-model fast.model --slow-model slow.model
 
 Clients (nbdfuse, nbd-client, qemu) connect to nbd+unix:///?socket=/run/shop.sock. It runs until
-SIGTERM or Ctrl-C ends it, and keeps its content for the next start. Needs nbdkit.
+SIGTERM or Ctrl-C ends it, and keeps its content for the next start. Needs nbdkit. A start may
+compare cached bytes for a minute; the unit longshore-cache@NAME has started when that is done.
 
 Not for: a backend that other programs write to meanwhile: the cache would serve old data.";
 

@@ -9,6 +9,7 @@ mod common;
 mod demo;
 mod journey;
 mod kill;
+mod ready;
 mod studies;
 
 use std::fs;

@@ -46,3 +46,4 @@ mod stage;
 mod status;
 mod stock;
 mod tune;
+mod units;

@@ -35,6 +35,9 @@ use longshore_terminal::output::{self, Table};
 /// The plugin's file name, as Cargo makes it.
 const PLUGIN: &str = "liblongshore_nbd.so";
 
+/// The variable that names systemd's socket to a service of `Type=notify`.
+const MANAGER: &str = "NOTIFY_SOCKET";
+
 pub fn create(options: &CreateCache, context: &Context) -> Result<Exit, Failure> {
     let slot_bytes = u32::try_from(options.slot).unwrap_or(0);
     let made = longshore_blockcache::create(
@@ -166,6 +169,10 @@ pub fn serve(options: &ServeCache, context: &Context) -> Result<Exit, Failure> {
     set("buffered", options.buffered.to_string().into());
     set("clients", options.threads.to_string().into());
     set("control", beside(&socket).into());
+    // The plugin tells systemd when clients are answered.
+    if let Some(manager) = std::env::var_os(MANAGER) {
+        command.env(MANAGER, manager);
+    }
     let error = command.exec();
     Err(failed(
         Exit::Usage,
