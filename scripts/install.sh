@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # install.sh install|uninstall PART...: puts built programs, units, pages and documents below PREFIX.
 #
-# Parts: longshore, lab (the studies), cache (the plugin for nbdkit). Variables: BUILT, the directory with the programs
+# Parts: longshore, lab (the studies), cache (the plugin for nbdkit, the unit). Variables: BUILT, the directory with the programs
 # (target/release); PREFIX (/usr/local); DESTDIR, a root to install into; SYSCONFDIR (/etc for /usr and /usr/local, else
 # PREFIX/etc).
 #
@@ -91,11 +91,17 @@ documents() {
     put 755 tests/reader/longshore_reader.py "$docs/tests/reader/longshore_reader.py"
 }
 
+# unit FILE: a unit that calls the program where it is installed.
+unit() {
+    sed "s|/usr/local/bin/|$PREFIX/bin/|" "$1" >"$scratch/unit"
+    put 644 "$scratch/unit" "$PREFIX/lib/systemd/system/${1##*/}"
+}
+
+# All units but the cache's, which needs the plugin.
 units() {
-    local unit
-    for unit in contrib/systemd/longshore-*.service contrib/systemd/longshore-*.timer; do
-        sed "s|/usr/local/bin/|$PREFIX/bin/|" "$unit" >"$scratch/unit"
-        put 644 "$scratch/unit" "$PREFIX/lib/systemd/system/${unit##*/}"
+    local file
+    for file in contrib/systemd/longshore-*.service contrib/systemd/longshore-*.timer; do
+        [ "${file##*/}" = longshore-cache@.service ] || unit "$file"
     done
     put 644 contrib/systemd/longshore.sysusers "$PREFIX/lib/sysusers.d/longshore.conf"
     put 644 contrib/systemd/longshore.tmpfiles "$PREFIX/lib/tmpfiles.d/longshore.conf"
@@ -118,6 +124,7 @@ install_part() {
         ;;
     cache)
         put_binary 644 "$BUILT/liblongshore_nbd.so" "$PREFIX/lib/longshore/liblongshore_nbd.so"
+        unit contrib/systemd/longshore-cache@.service
         ;;
     esac
 }

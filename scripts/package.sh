@@ -43,7 +43,7 @@ summary_lab="sample databases, measurements and simulations for Longshore"
 summary_cache="block cache for nbdkit: a small fast disk before a large slow one"
 text_longshore="Backs up databases while they are used, verifies every byte, restores to any moment of a WAL archive, and expires, checks and drills by systemd timers. Stripes are gzip, zstd or LZ4 files. No timer is enabled by the installation."
 text_lab="The program longshore-lab, which the commands longshore lab, longshore tune and the studies of longshore cache start. Backups and restores work without it."
-text_cache="The plugin that longshore cache serve loads into nbdkit. The pages cache-daemon.md and cache.md of the package longshore describe it."
+text_cache="The plugin that longshore cache serve loads into nbdkit, and a unit for systemd, which the installation does not enable. The pages cache-daemon.md and cache.md of the package longshore describe it."
 
 # The parts of install.sh in roots of their own, compressed pages, and the symbols.
 stage_all() {
@@ -146,6 +146,7 @@ Suggests: longshore-lab, longshore-cache" "$summary_longshore" "$text_longshore"
     echo /etc/longshore/longshore.toml >"$stage/longshore/DEBIAN/conffiles"
     for script in postinst prerm postrm; do
         install -m755 "contrib/packages/$script" "$stage/longshore/DEBIAN/$script"
+        install -Dm755 "contrib/packages/cache/$script" "$stage/cache/DEBIAN/$script"
     done
     control longshore-lab "longshore (= $version), $libc" "" "$summary_lab" "$text_lab" "$stage/lab"
     control longshore-cache "longshore (= $version), nbdkit, $libc" "" "$summary_cache" "$text_cache" "$stage/cache"
@@ -224,6 +225,14 @@ $(sed '/^#!/d; /^set -e/d' contrib/packages/prerm)
 %postun
 if [ "\$1" = 0 ]; then set -- remove; else set -- upgrade; fi
 $(sed '/^#!/d; /^set -e/d' contrib/packages/postrm)
+%post cache
+$(sed '/^#!/d; /^set -e/d' contrib/packages/cache/postinst)
+%preun cache
+if [ "\$1" = 0 ]; then set -- remove; else set -- upgrade; fi
+$(sed '/^#!/d; /^set -e/d' contrib/packages/cache/prerm)
+%postun cache
+if [ "\$1" = 0 ]; then set -- remove; else set -- upgrade; fi
+$(sed '/^#!/d; /^set -e/d' contrib/packages/cache/postrm)
 %files -f $stage/rpm/longshore.files
 %files lab -f $stage/rpm/lab.files
 %files cache -f $stage/rpm/cache.files

@@ -125,7 +125,7 @@ grep -q 'database.shop' "$root/etc/longshore/longshore.toml" || fail "the upgrad
 as_postgres longshore --quiet verify --database shop
 
 step "erase"
-inside systemctl enable longshore-full@main.timer >/dev/null 2>&1 || fail "systemctl enable"
+inside systemctl enable longshore-full@main.timer longshore-cache@shop >/dev/null 2>&1 || fail "systemctl enable"
 rpms -e --nodeps longshore-debuginfo longshore-cache longshore-lab longshore >"$work/rpm.log" 2>&1 ||
     fail "rpm -e: $work/rpm.log"
 # rpm keeps a configuration that was changed, under another name.

@@ -120,13 +120,13 @@ fn packages_depend_on_one_another_and_configuration_is_kept() {
         dir.text("control/conffiles"),
         "/etc/longshore/longshore.toml\n"
     );
-    for script in ["postinst", "prerm", "postrm"] {
-        said(
-            Command::new("sh")
-                .arg("-n")
-                .arg(dir.path(&format!("control/{script}"))),
-        );
-        let text = dir.text(&format!("control/{script}"));
+    let cache = file(packages, "longshore-cache");
+    let mut control = Command::new("dpkg-deb");
+    said(control.arg("-e").arg(&cache).arg(dir.path("cache")));
+    let of = |package| ["postinst", "prerm", "postrm"].map(|script| format!("{package}/{script}"));
+    for script in [of("control"), of("cache")].concat() {
+        said(Command::new("sh").arg("-n").arg(dir.path(&script)));
+        let text = dir.text(&script);
         for surprise in ["enable", "systemctl start", "restart", "adduser"] {
             assert!(
                 !text
@@ -142,6 +142,18 @@ fn packages_depend_on_one_another_and_configuration_is_kept() {
     sums.args(["--quiet", "-c"])
         .arg(dir.path("control/md5sums"));
     said(sums.current_dir(root.dir.path()));
+}
+
+/// The cache's unit comes with its plugin, and not with the program alone.
+#[test]
+fn the_package_of_the_cache_has_its_unit() {
+    let Some(packages) = packages() else { return };
+    let unit = "/usr/lib/systemd/system/longshore-cache@.service".to_owned();
+    let root = extracted(packages, &["longshore-cache"]);
+    assert!(root.files().contains(&unit), "{:?}", root.files());
+    assert!(root.text(&unit).contains("ExecStart=/usr/bin/longshore "));
+    let program = extracted(packages, &["longshore"]);
+    assert!(!program.files().contains(&unit));
 }
 
 /// The stripped program's build id leads to its symbols.

@@ -51,7 +51,10 @@ fn rpm_packages_hold_programs_units_pages_and_a_kept_configuration() {
         "{symbols}"
     );
     assert_eq!(query(&["-qcp"], main), "/etc/longshore/longshore.toml\n");
-    assert!(query(&["-qp", "--requires"], package("longshore-cache-0")).contains("nbdkit"));
+    let cache = package("longshore-cache-0");
+    assert!(query(&["-qp", "--requires"], cache).contains("nbdkit"));
+    assert!(query(&["-qlp"], cache).contains("/system/longshore-cache@.service\n"));
+    assert!(query(&["-qp", "--scripts"], cache).contains("systemctl stop 'longshore-cache@*'"));
     assert!(query(&["-qlp"], package("longshore-lab-0")).contains("/usr/bin/longshore-lab"));
     assert!(query(&["-qp", "--requires"], main).contains("libc.so.6"));
     let mut unpack = Command::new("sh");
