@@ -426,7 +426,7 @@ fn a_store_that_is_away_is_waited_for_by_time_and_not_by_number(scheme: Scheme) 
         store.heal();
         bucket.remove(&key("a"), &NO).unwrap();
     }
-    let bucket = store.patient_bucket(Duration::from_millis(200)).unwrap();
+    let bucket = store.patient_bucket(Duration::from_secs(2)).unwrap();
     store.script(|_| Act::Refuse(503, "SlowDown"));
     let before = store.asked().len();
     let error = bucket.head(&key("a"), &NO).unwrap_err();

@@ -468,8 +468,9 @@ fn restore_with(
 
 #[test]
 fn a_device_restores_what_software_compressed_and_no_fault_of_it_damages_anything() {
-    for act in Act::ALL {
-        for mode in [OffloadMode::Hardware, OffloadMode::Hybrid] {
+    for mode in [OffloadMode::Hardware, OffloadMode::Hybrid] {
+        let mut by_device = 0;
+        for act in Act::ALL {
             let source = source(3 << 20);
             let engine = scripted(move |call| if call == 1 { act } else { Act::Well });
             let engine = Arc::new(engine);
@@ -478,8 +479,12 @@ fn a_device_restores_what_software_compressed_and_no_fault_of_it_damages_anythin
             let engines = &report.run.engines;
             let blocks: u64 = engines.iter().map(|e| e.blocks).sum();
             assert_eq!(blocks, 48, "{act:?}, {mode:?}: {engines:?}");
-            assert!(engines[1].blocks > 0, "{act:?}, {mode:?}: {engines:?}");
+            // Where both work, software may have done all before the device's thread woke.
+            let is_its_own = mode == OffloadMode::Hardware;
+            assert!(engines[1].blocks > 0 || !is_its_own, "{act:?}: {engines:?}");
+            by_device += engines[1].blocks;
         }
+        assert!(by_device > 0, "{mode:?}");
     }
 }
 

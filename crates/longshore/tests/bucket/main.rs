@@ -1027,8 +1027,8 @@ fn a_target_of_buckets_does_what_one_of_directories_does() {
 /// Goal: a limit on the rate holds for objects as for files, whatever is sent or fetched ahead.
 #[test]
 fn the_limit_on_the_rate_holds_for_objects() {
-    const MIB: usize = 24;
-    const RATE: f64 = 8.0;
+    const MIB: usize = 8;
+    const RATE: f64 = 2.0;
     on_servers(&[Kind::Versitygw], |server| {
         let tree = server.path("tree");
         std::fs::create_dir(&tree).unwrap();

@@ -301,7 +301,7 @@ fn no_code_of_a_database_runs_while_it_is_asked() {
              create table trap.pg_class (oid oid); create table trap.pg_attribute (attrelid oid);
              create domain trap.text as pg_catalog.text check (trap.note('text') is null);
              alter database evil set search_path = trap, public, pg_catalog;
-             alter database evil set statement_timeout = '10ms';
+             alter database evil set statement_timeout = '3s';
              alter database evil set default_transaction_read_only = off;
              alter database evil set quote_all_identifiers = on",
         );

@@ -97,13 +97,11 @@ fn a_drill_proves_the_wal_of_its_backup_and_names_what_is_missing() {
     std::fs::create_dir(main.stage.path("work")).unwrap();
     main.back_up();
     // The backup has waited for the segment in which it ended, the newest.
-    let newest = main
-        .stage
-        .server
-        .psql("select last_archived_wal from pg_stat_archiver");
-    let newest = newest.split('.').next().unwrap();
-    let place = main.stage.path("log/main").join(&newest[..16]);
-    std::fs::remove_file(place.join(format!("{newest}.zst"))).unwrap();
+    let info = crate::common::answer(&succeed(&mut main.command("info main --json")));
+    let log = &info["databases"][0]["backups"][0]["log"];
+    let newest = main.segment(log["last"].as_str().unwrap());
+    std::fs::remove_file(&newest).unwrap();
+    let newest = newest.file_stem().unwrap().to_str().unwrap();
     let output = end(drill(&main).arg("--json"), 1);
     let answer = longshore_kit::program::answer(&output);
     let proofs = answer["proofs"].as_array().unwrap();

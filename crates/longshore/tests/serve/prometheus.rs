@@ -6,11 +6,11 @@
 //! `LONGSHORE_REQUIRE_TOOLS` is set.
 
 use std::io::Write;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use longshore_kit::port::free_port;
 use serde_json::Value;
 
 use crate::common::{succeed, text};
@@ -80,9 +80,7 @@ impl Prometheus {
         // Somebody else may take the port meanwhile.
         for _ in 0..3 {
             let data = tempfile::tempdir().unwrap();
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            let port = listener.local_addr().unwrap().port();
-            drop(listener);
+            let port = free_port();
             let child = Command::new(program)
                 .arg("--config.file")
                 .arg(stage.path("prometheus.yml"))

@@ -11,9 +11,6 @@ use super::archiving::kill_pushes;
 use super::stage::*;
 use crate::common::store::Store;
 
-const READY: &str =
-    "select count(*) from pg_ls_dir('pg_wal/archive_status') n where n like '%.ready'";
-
 fn archive(store: &Store) -> String {
     format!("{}/pushed", store.bucket())
 }

@@ -57,6 +57,8 @@ pub(super) fn owe(shop: &Shop, database: &str, count: usize) {
         switch(&shop.server);
         owed(&shop.server, database).len() >= count
     });
+    // All that was switched is pushed, so the list stands still.
+    shop.server.wait_for(READY, "0");
 }
 
 /// Works until the list owes nothing more to a database.

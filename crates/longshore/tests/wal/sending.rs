@@ -145,6 +145,12 @@ fn the_slot_of_the_shipped_unit_is_the_configured_one_and_told_where_nobody_read
         assert_eq!(code, 0, "{said}");
         assert_eq!(slots(), all);
     }
+    // The server sees a moment later that a receiver has ended.
+    server.wait_for(
+        "select count(*) from pg_replication_slots where active",
+        "0",
+    );
+    server.wait_for("select count(*) from pg_stat_replication", "0");
     for slot in ["", "slot = \"mine\"\n"] {
         write(&archive, slot);
         let (code, said) = check();

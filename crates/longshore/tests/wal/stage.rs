@@ -143,6 +143,10 @@ pub fn rows(server: &Server) -> u64 {
     server.psql("select count(*) from t").parse().unwrap()
 }
 
+/// Files that the archiver has not pushed yet.
+pub const READY: &str =
+    "select count(*) from pg_ls_dir('pg_wal/archive_status') n where n like '%.ready'";
+
 /// Waits for `done`, at most [`PATIENCE`].
 pub fn wait_until(what: &str, server: &Server, mut done: impl FnMut() -> bool) {
     let begin = Instant::now();

@@ -32,4 +32,4 @@ pub use stage::Stage;
 pub use user::User;
 
 /// How long a start, a stop or a query may take before the test fails.
-pub const PATIENCE: Duration = Duration::from_secs(90);
+pub const PATIENCE: Duration = Duration::from_secs(300);

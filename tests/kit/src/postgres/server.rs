@@ -337,6 +337,8 @@ impl Server {
     /// The error output of `psql`.
     pub fn try_psql(&self, database: &str, sql: &str) -> Result<String, String> {
         let mut psql = self.command("psql");
+        // Settings of a client count more than those of a database.
+        psql.env("PGOPTIONS", "-c statement_timeout=0");
         psql.args([
             "-X",
             "-A",

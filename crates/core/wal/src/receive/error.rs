@@ -66,6 +66,11 @@ impl ReceiveError {
         }
     }
 
+    /// Whether another session holds the slot: that of a receiver which has just ended may do so for a moment longer.
+    pub fn slot_is_held(&self) -> bool {
+        matches!(self, ReceiveError::Server(e) if e.sqlstate() == Some("55006"))
+    }
+
     /// The operator's next step.
     pub fn hint(&self) -> &'static str {
         match self {

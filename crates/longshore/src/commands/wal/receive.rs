@@ -30,6 +30,8 @@ use longshore_terminal::output::{Output, bytes};
 
 /// The interval between two attempts to reach a server that is away.
 const RETRY: Duration = Duration::from_secs(5);
+/// The longest time for which a receiver that has just ended holds the slot.
+const SLOT_PATIENCE: Duration = Duration::from_secs(30);
 /// The longest time in which a waiting program may miss the request to stop.
 const NAP: Duration = Duration::from_millis(100);
 
@@ -62,6 +64,7 @@ pub fn run(options: &WalReceive, context: &Context) -> Result<Exit, Failure> {
     let mut told = ReportedEvents::default();
     let mut reconnects = 0;
     let mut watch = |event: Event<'_>| told.tell(event, output);
+    let held_until = context.clock.now() + SLOT_PATIENCE;
     let end = loop {
         let result = receive(
             &*context.storage,
@@ -74,6 +77,14 @@ pub fn run(options: &WalReceive, context: &Context) -> Result<Exit, Failure> {
         );
         match result {
             Ok(end) => break end,
+            Err(error)
+                if options.once
+                    && error.slot_is_held()
+                    && context.clock.now() < held_until
+                    && !stopped() =>
+            {
+                context.clock.sleep(NAP);
+            }
             Err(error) if error.may_pass() && !options.once && !stopped() => {
                 output.warn(&format!("{error}; retrying in {} s", RETRY.as_secs()));
                 reconnects += 1;
