@@ -667,18 +667,7 @@ impl Session {
                 out.nocount = self.nocount;
                 Ok(out.done(Command::Other, None)?)
             }
-            Statement::Print(value) => {
-                let Variable { kind, value } = query::scalar(&self.query_context(), value)?;
-                let to = match kind.is_national() {
-                    true => Type::NVarChar(Some(4000)),
-                    false => Type::VarChar(Some(8000)),
-                };
-                let text = match convert_from(&value, kind, to)? {
-                    Value::Null => String::new(),
-                    value => value.to_string(),
-                };
-                Ok(out.say(message::PRINTED.with(&[&text]))?)
-            }
+            Statement::Print(value) => self.print(value, out),
             Statement::Execute(execute) => statement::execute(self, execute, out),
             Statement::ExecuteText(text) => {
                 let text = match query::scalar(&self.query_context(), text)?.value {
@@ -728,6 +717,20 @@ impl Session {
             Statement::Wait { until, time } => statement::wait(self, *until, time),
             cursor => self.cursor_statement(cursor, out),
         }
+    }
+
+    /// PRINT: a text that is too long is cut.
+    fn print(&mut self, value: &Fragment, out: &mut Out) -> Flow {
+        let Variable { kind, value } = query::scalar(&self.query_context(), value)?;
+        let to = match kind.is_national() {
+            true => Type::NVarChar(Some(4000)),
+            false => Type::VarChar(Some(8000)),
+        };
+        let text = match convert_from(&value, kind, to)? {
+            Value::Null => String::new(),
+            value => value.to_string(),
+        };
+        Ok(out.say(message::PRINTED.with(&[&text]))?)
     }
 
     /// RETURN with a value: NULL is 0, and a warning in SQL Server.

@@ -1,4 +1,9 @@
-//! Why a receiver ended, whether waiting may help, and what the operator can do.
+//! Why receiving WAL ended, and the operator's next step.
+//!
+//! Invariants
+//! - An error that may pass is one of the server, of the network or of the object store, and never one of the WAL itself.
+//!
+//! Leaves to others: when to try again (the programs).
 
 use std::path::PathBuf;
 

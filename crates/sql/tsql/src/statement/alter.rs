@@ -1,8 +1,10 @@
 //! ALTER DATABASE … SET: who may use a database, and its recovery model.
 //!
 //! Invariants
-//! - Nothing is changed: a database belongs to its own server. What is so already succeeds, and what scripts say around a
-//!   restore does, too.
+//! - Nothing is changed: a database belongs to its own server. A setting that it has already is no error, and neither is one
+//!   that scripts change around a restore.
+//!
+//! Leaves to others: whether a restore may replace the database (`restore.rs`).
 
 use crate::flow::{Flow, Out};
 use crate::message;
