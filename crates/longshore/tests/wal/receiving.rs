@@ -308,17 +308,22 @@ fn a_restore_goes_on_into_the_segment_that_a_receiver_was_filling() {
         &own,
     ];
     succeeds(&[&over[..], &main].concat());
-    let data = beside(&server, "restored");
-    let restore = ["restore", "--no-archiving", "--to", &data];
-    let said = succeeds(&[&restore[..], &main].concat());
-    assert!(said.contains("which a receiver was filling"), "{said}");
-    let restored = Server::adopt(&installation, Path::new(&data));
-    restored.start();
-    restored.wait_for("select pg_is_in_recovery()", "f");
-    assert_eq!(
-        restored.psql("select count(*) from t where filler = 'the last word'"),
-        "1"
-    );
+    let labels = std::fs::read_dir(format!("{target}/main")).unwrap();
+    let labels = labels.map(|label| label.unwrap().path().join("family-1.bak"));
+    let stripe = labels.into_iter().find(|stripe| stripe.exists()).unwrap();
+    let of_stripes = [stripe.to_str().unwrap(), "--wal-archive", &archive];
+    for (name, from) in [("restored", &main[..]), ("of-stripes", &of_stripes)] {
+        let data = beside(&server, name);
+        let restore = ["restore", "--no-archiving", "--to", &data];
+        let said = succeeds(&[&restore[..], from].concat());
+        let is_told = said.contains("which a receiver was filling");
+        assert_eq!(is_told, name == "restored", "{said}");
+        let restored = Server::adopt(&installation, Path::new(&data));
+        restored.start();
+        restored.wait_for("select pg_is_in_recovery()", "f");
+        let found = restored.psql("select count(*) from t where filler = 'the last word'");
+        assert_eq!(found, "1", "{name}");
+    }
 }
 
 /// The sizes of an archive's segments by their file names.

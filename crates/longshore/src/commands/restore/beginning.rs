@@ -159,7 +159,9 @@ fn of_devices(
     let archive = archive.map(|archive| archive.with_keyring(keyring));
     if let (Some(archive), Some(recovery)) = (&archive, &mut cluster.recovery) {
         let identities = server_identities(archive, options, context)?;
-        recovery.restore_command = Some(command_for(archive, &identities, false, context));
+        // The commits there count as archived wherever a restore asks what its target alone has.
+        let takes_part = goes_into_part(recovery);
+        recovery.restore_command = Some(command_for(archive, &identities, takes_part, context));
         recovery.takes_name = true;
     }
     Ok(RestorePoint {
@@ -277,7 +279,7 @@ fn of_database(
     devices::remark(&lease, context);
     tell_skipped(&lease, context);
     tell_condemned(&lease, &shelf, options, context);
-    emptied::tell_leased(&lease, &shelf, options.media.label.as_deref(), context);
+    emptied::tell_leased(&lease, &shelf, named_label(options), context);
     let mut cluster = args.lower();
     let mut proven = None;
     if let Some(log) = lease.facts.log.as_ref().filter(|_| args.writes_settings()) {
@@ -324,9 +326,15 @@ fn tell_skipped(lease: &BackupLease, context: &Context) {
     }
 }
 
+/// The label that was asked for; `None`: the newest backup, whichever that is.
+fn named_label(options: &Restore) -> Option<&str> {
+    options.media.label.as_deref().filter(|l| *l != "latest")
+}
+
 /// Warns of a backup that nobody has named by its label, and that a verification or a drill found not to be good.
 fn tell_condemned(lease: &BackupLease, shelf: &Shelf, options: &Restore, context: &Context) {
-    if options.media.label.is_some() || !lease.facts.found_bad {
+    let is_named = named_label(options).is_some();
+    if is_named || !lease.facts.found_bad {
         return;
     }
     let (label, database) = (&lease.label, &shelf.database);
@@ -353,7 +361,7 @@ fn source(
     own.keyring = keyring.clone();
     let search = Search {
         own: &own,
-        label: media.label.as_deref().filter(|l| *l != "latest"),
+        label: named_label(options),
         asked,
         wanted,
         options,
@@ -791,16 +799,19 @@ fn recovery(
     }
 }
 
-/// The segment after the archive's end of which a receiver has a part, if the recovery may go so far. A standby waits for the
-/// whole one.
+/// The segment after the archive's end of which a receiver has a part, if the recovery may go so far.
 fn received_in_part(
     archive: &WalArchive,
     proven: &ProvenLog,
     recovery: &Recovery,
 ) -> Option<SegmentName> {
-    let ends_before = recovery.standby || recovery.target == Some(RecoveryTarget::Immediate);
     let found = archive.partial_after(proven.timeline, proven.end);
-    found.filter(|_| !ends_before)
+    found.filter(|_| goes_into_part(recovery))
+}
+
+/// Whether a recovery goes on into the segment that a receiver was filling. A standby waits for the whole one.
+fn goes_into_part(recovery: &Recovery) -> bool {
+    !recovery.standby && recovery.target != Some(RecoveryTarget::Immediate)
 }
 
 /// A server cannot recover to a time in the future; it would stop without opening.
