@@ -25,6 +25,7 @@ use longshore_catalog::{Catalog, Error as CatalogError, RunOutcome, RunRow, RunT
 use longshore_pipeline::SourceSpec;
 use longshore_repository::branch::Branch;
 use longshore_repository::chain::{SetFacts, chain, is_sound};
+use longshore_repository::emptied::Loss;
 use longshore_repository::identity::Origin;
 use longshore_repository::{Listing, Places, Shelf};
 use longshore_source::SourceOptions;
@@ -263,8 +264,10 @@ fn target(
             return;
         }
     };
+    let losses = emptied::losses(shelf, &listing, context);
     if let Some(own) = own {
-        narrow(&mut told, &listing, &own, context);
+        let lost: Vec<usize> = losses.iter().flat_map(|loss| loss.lost.clone()).collect();
+        narrow(&mut told, (&listing, &lost), &own, context);
     }
     if let Some(word) = &told.stopped {
         let database = &told.database;
@@ -276,7 +279,7 @@ fn target(
     }
     age(&told, depth, notes);
     results(&told, spec, depth, notes);
-    empty(shelf, &listing, context, notes);
+    empty(shelf, (&listing, &losses), notes);
     others_age(&told, depth, context, notes);
     ahead(&listing, &told, context, notes);
     damaged_and_mixed(&listing, &told, context, notes);
@@ -300,9 +303,9 @@ fn target(
 }
 
 /// The newest backups whose source had lost its content.
-fn empty(shelf: &Shelf, listing: &Listing, context: &Context, notes: &mut Notes) {
+fn empty(shelf: &Shelf, (listing, losses): (&Listing, &[Loss]), notes: &mut Notes) {
     let at = (&*shelf.database, &*shelf.target.name);
-    for loss in emptied::losses(shelf, listing, context) {
+    for loss in losses {
         let text = emptied::told(&loss.filled, loss.left, at);
         let label = &listing.sets[loss.lost[0]].label;
         notes.bad("emptied", format!("{label}: {text}"));
@@ -537,7 +540,12 @@ impl Own {
 
 /// Where several branches are there, the last good backup is to be the configured source's own: another database's says
 /// nothing about it. On a machine that has none there, as one that only looks, it is the newest of all.
-fn narrow(told: &mut info::DescribedDatabase, listing: &Listing, own: &Own, context: &Context) {
+fn narrow(
+    told: &mut info::DescribedDatabase,
+    (listing, lost): (&Listing, &[usize]),
+    own: &Own,
+    context: &Context,
+) {
     let now_us = context.clock.wall_ns() / 1000;
     let facts = listing.facts();
     let branches = listing.branches();
@@ -554,7 +562,7 @@ fn narrow(told: &mut info::DescribedDatabase, listing: &Listing, own: &Own, cont
         return;
     }
     // Of two files of one name, the older backup counts: nobody knows which is this machine's.
-    let good = |branch: &&Branch| shelves::last_good_of(&facts, branch, &[], now_us);
+    let good = |branch: &&Branch| shelves::last_good_of(&facts, branch, lost, now_us);
     let goods: Option<Vec<usize>> = own.iter().map(good).collect();
     let oldest = goods.and_then(|goods| goods.into_iter().min_by_key(|i| facts[*i].finish_us));
     let complete = oldest.and_then(|i| listing.sets[i].complete());

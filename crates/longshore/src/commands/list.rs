@@ -16,6 +16,7 @@ use longshore_media::{
 use longshore_pipeline::{degraded, ratio};
 use serde::Serialize;
 
+use super::emptied;
 use super::reading;
 use super::shelves::{BranchRow, Row};
 use crate::context::Context;
@@ -260,11 +261,13 @@ fn shelves(media: &Media, context: &Context) -> Result<Exit, Failure> {
         let remarks = super::shelves::remarks(&listing, &backups);
         let head = format!("{name} at target {}\n", shelf.target.name);
         context.output.say(&(head + &text + &remarks));
+        let losses = emptied::losses(&shelf, &listing, context);
+        let lost: Vec<usize> = losses.into_iter().flat_map(|loss| loss.lost).collect();
         databases.push(TargetListing {
             database: shelf.database.clone(),
             target: shelf.target.name.clone(),
             backups,
-            branches: super::shelves::branch_rows(&listing, &[], context.clock.wall_ns() / 1000),
+            branches: super::shelves::branch_rows(&listing, &lost, context.clock.wall_ns() / 1000),
             strays: listing.strays.clone(),
         });
     }

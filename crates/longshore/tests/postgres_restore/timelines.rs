@@ -132,6 +132,13 @@ fn after_a_recovery_the_backup_that_leads_to_the_new_timeline_outlives_newer_one
     let told = wal["gaps_unknown"].as_str().unwrap_or_default();
     assert!(told.contains("goes on with timeline 2"), "{wal}");
     assert!(wal["recoverable_from"].is_null(), "{wal}");
+    let checked = main
+        .command("check main --archive-wait 0")
+        .output()
+        .unwrap();
+    assert_eq!(checked.status.code(), Some(1));
+    let said = text(&checked.stdout);
+    assert!(said.contains("goes on with timeline 2"), "{said}");
     let expired = succeed(&mut main.command("expire main --keep-full 1 --json"));
     let labels = main.labels();
     assert!(labels.contains(&leading), "{}", text(&expired.stdout));

@@ -162,8 +162,8 @@ fn arrival(
                 "this standby has WAL up to {reached}, and the last {missing} whole segments before that are not in the archive"
             ),
         };
-        // Without a wait, they may be on their way.
-        if wait_s == 0 && is_fresh(&archive, state.timeline, clock) {
+        // Without a wait, the last one may be on its way.
+        if wait_s == 0 && missing == 1 && is_fresh(&archive, state.timeline, clock) {
             return notes.good(what, format!("{text}, to which others came just now"));
         }
         let grade = match wait_s == 0 && missing == 1 {
