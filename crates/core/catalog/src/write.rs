@@ -38,7 +38,7 @@ impl Catalog {
     /// Records a finished backup and returns whether it was new. A known set keeps its row; the present location of
     /// its media is recorded in any case.
     pub fn record_backup(&self, backup: &BackupRecord) -> Result<bool, Error> {
-        self.write(|tx| Ok(put_backup(tx, backup)?.1))
+        self.write(|tx| Ok(put_backup(tx, backup, Named::Again)?.1))
     }
 
     /// Keeps the recorded places of the stripes that are still there, for a record of media that were only looked at: they
@@ -97,9 +97,22 @@ impl Catalog {
     }
 }
 
+/// The fate of the logical names that a media set's devices have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Named {
+    /// The devices were written to: the statement that did it names them, if it used names.
+    Again,
+    /// They were only read.
+    AsBefore,
+}
+
 /// The row of the set, and whether it was created now.
-fn put_backup(tx: &Transaction, backup: &BackupRecord) -> rusqlite::Result<(i64, bool)> {
-    let media = put_media(tx, &backup.media, backup.header.encrypted)?;
+fn put_backup(
+    tx: &Transaction,
+    backup: &BackupRecord,
+    named: Named,
+) -> rusqlite::Result<(i64, bool)> {
+    let media = put_media(tx, &backup.media, (backup.header.encrypted, named))?;
     let known = tx
         .prepare_cached("SELECT backup_set_id FROM backupset WHERE backup_set_uuid = ?1")?
         .query_row([backup.header.set.to_string()], |row| row.get(0))
@@ -141,7 +154,11 @@ fn put_engines(tx: &Transaction, set: i64, engines: &[EngineRecord]) -> rusqlite
     Ok(())
 }
 
-fn put_media(tx: &Transaction, media: &MediaRecord, is_encrypted: bool) -> rusqlite::Result<i64> {
+fn put_media(
+    tx: &Transaction,
+    media: &MediaRecord,
+    (is_encrypted, named): (bool, Named),
+) -> rusqlite::Result<i64> {
     let uuid = media.uuid.to_string();
     tx.prepare_cached(
         "INSERT INTO backupmediaset (media_uuid, media_family_count, name, description, software_name,
@@ -166,7 +183,7 @@ fn put_media(tx: &Transaction, media: &MediaRecord, is_encrypted: bool) -> rusql
     let all = std::iter::once(&media.families).chain(&media.mirrors);
     for (mirror, families) in (0..).zip(all) {
         for (number, family) in (1..).zip(families) {
-            put_family(tx, id, (number, mirror), family)?;
+            put_family(tx, id, (number, mirror), (family, named))?;
         }
     }
     Ok(id)
@@ -176,7 +193,7 @@ fn put_family(
     tx: &Transaction,
     media: i64,
     (number, mirror): (i64, i64),
-    family: &FamilyRecord,
+    (family, named): (&FamilyRecord, Named),
 ) -> rusqlite::Result<()> {
     let device_type = match family.class {
         // SQL Server's NUL is a disk device with that name.
@@ -190,9 +207,11 @@ fn put_family(
          VALUES (?1, ?2, ?3, 1, ?4, ?5, ?6)
          ON CONFLICT DO UPDATE SET
             media_family_id = coalesce(excluded.media_family_id, media_family_id),
-            logical_device_name = NULL,
-            physical_device_name = excluded.physical_device_name,
-            device_type = excluded.device_type",
+            logical_device_name = CASE WHEN ?7 AND physical_device_name = excluded.physical_device_name
+                THEN logical_device_name END,
+            device_type = CASE WHEN ?7 AND physical_device_name = excluded.physical_device_name
+                THEN device_type ELSE excluded.device_type END,
+            physical_device_name = excluded.physical_device_name",
     )?
     .execute(params![
         media,
@@ -201,6 +220,7 @@ fn put_family(
         family.device,
         device_type,
         mirror,
+        named == Named::AsBefore,
     ])?;
     Ok(())
 }
@@ -354,7 +374,7 @@ fn put_files(
 }
 
 fn put_restore(tx: &Transaction, restore: &RestoreRecord) -> rusqlite::Result<i64> {
-    let (set, _) = put_backup(tx, &restore.backup)?;
+    let (set, _) = put_backup(tx, &restore.backup, Named::AsBefore)?;
     let kind = match restore.kind {
         RestoreKind::Database => "D",
         RestoreKind::Files => "F",

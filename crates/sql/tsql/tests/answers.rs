@@ -1093,6 +1093,15 @@ fn moments_and_devices_of_the_history_are_those_that_a_datetime_and_a_script_can
         run(&mut session, "BACKUP DATABASE shop TO Named");
     }
     assert_eq!(shown(&mut session, named), ["Named|102"]);
+    // A restore reads the device, and takes its name away from it as little as a look at it does.
+    for read in [
+        "DATABASE again FROM Named WITH MOVE 'shop' TO 'again.db'",
+        "VERIFYONLY FROM Named",
+    ] {
+        let done = run(&mut session, &format!("RESTORE {read}"));
+        assert!(!numbers(&done).contains(&3013), "{:?}", said(&done));
+        assert_eq!(shown(&mut session, named), ["Named|102"], "{read}");
+    }
     let impossible = "SELECT COUNT(*) FROM msdb.dbo.backupset
          WHERE DATEPART(ms, backup_finish_date) % 10 NOT IN (0, 3, 7)
             OR backup_finish_date <> CAST(CONVERT(varchar(23), backup_finish_date, 121) AS datetime)";
