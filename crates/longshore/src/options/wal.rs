@@ -354,7 +354,8 @@ pub struct WalReceive {
 
     /// End with exit code 3 if the server cannot be reached, instead of retrying.
     ///
-    /// For supervisors that restart a failed program themselves, and for trying out a connection string.
+    /// For supervisors that restart a failed program themselves, and for trying out a connection string. A slot that a
+    /// receiver which has just ended still holds is waited for, for half a minute.
     #[arg(long)]
     pub once: bool,
 
