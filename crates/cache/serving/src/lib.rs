@@ -8,7 +8,7 @@
 //! - Threads start after nbdkit has forked, and end before the plugin is unloaded; that is a clean stop.
 //! - Requests come in parallel, over several connections that share one cached backend, so a flush on one covers the
 //!   writes of all.
-//! - The service manager hears of a start that has succeeded, and of no other one.
+//! - The service manager hears that a start is ready when it has succeeded, and of no other one.
 //!
 //! Leaves to others: the cache itself (`longshore-blockcache`), settings (`config.rs`), threads (`served.rs`), and the way
 //! to the service manager (`manager.rs`).
