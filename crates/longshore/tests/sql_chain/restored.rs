@@ -51,7 +51,8 @@ fn a_full_a_differential_and_log_sets_come_back_to_a_moment() {
         );
         for (device, file) in [("log1.bak", 1), ("logs.bak", 1), ("logs.bak", 2)] {
             stage.done(&format!(
-                "RESTORE LOG copy FROM DISK = '{device}' WITH FILE = {file}, NORECOVERY"
+                "RESTORE LOG copy FROM DISK = '{device}' WITH FILE = {file}, NORECOVERY, \
+                 MOVE 'main' TO 'HERE/b', MOVE 'main_log' TO 'HERE/b_log'"
             ));
         }
         stage.done("RESTORE DATABASE copy WITH RECOVERY");

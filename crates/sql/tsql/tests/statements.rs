@@ -161,10 +161,23 @@ fn a_script_that_moves_what_the_list_names_restores_it() {
         std::fs::write(stage.path(&format!("tree/f{i}")), b"content").unwrap();
     }
     let tree = longshore_pipeline::SourceSpec::Files(vec![stage.path("tree")]);
-    stage.more.push(("tree", tree));
+    stage.more.push(("web", tree));
+    std::fs::write(stage.path("alone"), b"content").unwrap();
+    let two = longshore_pipeline::SourceSpec::Files(vec![stage.path("tree"), stage.path("alone")]);
+    stage.more.push(("two", two));
+    // Its name is that of a log, and its file's is not.
+    std::fs::copy(stage.path("shop.db"), stage.path("audit")).unwrap();
+    let audit = longshore_pipeline::SourceSpec::Sqlite(stage.path("audit"));
+    stage.more.push(("audit_log", audit));
     let mut session = stage.session();
+    let files =
+        "SELECT name FROM sys.master_files WHERE database_id = DB_ID('web') ORDER BY file_id";
+    assert_eq!(
+        common::rows(&run(&mut session, files)),
+        [["web"], ["web_log"]]
+    );
     let rest: Vec<_> = (4..=22).map(|i| format!("c{i} nvarchar(60)")).collect();
-    for database in ["shop", "tree"] {
+    for database in ["shop", "web", "two", "audit_log"] {
         let (rest, to) = (rest.join(", "), format!("{database}.again"));
         let script = format!(
             "BACKUP DATABASE {database} TO DISK = '{database}.bak' WITH FORMAT;
@@ -181,8 +194,11 @@ fn a_script_that_moves_what_the_list_names_restores_it() {
         assert!(!numbers(&done).contains(&3013), "{:?}", said(&done));
         assert!(stage.path(&to).exists(), "{:?}", said(&done));
     }
-    let files = std::fs::read_dir(stage.path("tree.again")).unwrap();
-    assert_eq!(files.count(), 3);
+    let count = |name: &str| std::fs::read_dir(stage.path(name)).unwrap().count();
+    assert_eq!((count("web.again"), count("two.again")), (3, 2));
+    let list = run(&mut session, "RESTORE FILELISTONLY FROM DISK = 'two.bak'");
+    let place = stage.path("two").display().to_string();
+    assert_eq!(common::rows(&list)[0][..2], ["two", &place]);
 }
 
 #[test]

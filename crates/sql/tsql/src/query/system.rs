@@ -46,6 +46,15 @@ struct DataFile {
 }
 
 impl DataFile {
+    /// The name that MOVE takes: of a tree the database's.
+    fn name(&self) -> String {
+        let file = self.path.file_name().unwrap_or(self.path.as_os_str());
+        match self.is_sqlite || self.bytes.is_some() {
+            true => file.to_string_lossy().into_owned(),
+            false => self.database.clone(),
+        }
+    }
+
     fn pages(&self) -> Option<i64> {
         let pages = self.bytes?.div_ceil(PAGE);
         Some(i64::try_from(pages).unwrap_or(i64::MAX))
@@ -131,9 +140,9 @@ fn log_of(data: &Facts, name: &str, file: Option<(String, i64)>) -> Facts {
 
 /// The same of a file: of a SQLite database its write-ahead log, which is there only while the database is in use.
 fn log_facts(server: &Server, data: &DataFile) -> Facts {
-    let name = data.path.file_name().unwrap_or(data.path.as_os_str());
+    let name = data.name();
     if !data.is_sqlite {
-        return log_of(&facts(data), &name.to_string_lossy(), None);
+        return log_of(&facts(data), &name, None);
     }
     let mut path = data.path.clone().into_os_string();
     path.push("-wal");
@@ -142,7 +151,7 @@ fn log_facts(server: &Server, data: &DataFile) -> Facts {
     let pages = bytes.map_or(0, |stat| stat.len.div_ceil(PAGE));
     let pages = i64::try_from(pages).unwrap_or(i64::MAX);
     let file = (path.display().to_string(), pages);
-    log_of(&facts(data), &name.to_string_lossy(), Some(file))
+    log_of(&facts(data), &name, Some(file))
 }
 
 /// The full backup that the next differential one of a database differs from. NULL: there is none yet.
@@ -256,14 +265,13 @@ fn cluster_made(server: &Server, database: &str) -> Option<DateTime> {
 }
 
 fn facts(file: &DataFile) -> Facts {
-    let logical = file.path.file_name().unwrap_or(file.path.as_os_str());
     let (off, n) = (Value::bit(false), Value::Int);
     vec![
         ("file_id", n(1)),
         ("type", n(0)),
         ("type_desc", Value::text("ROWS")),
         ("data_space_id", n(1)),
-        ("name", Value::text(logical.to_string_lossy())),
+        ("name", Value::Text(file.name())),
         (
             "physical_name",
             Value::text(file.path.display().to_string()),

@@ -8,6 +8,7 @@
 
 use crate::flow::{Flow, Out};
 use crate::message;
+use crate::server::Unusable;
 use crate::session::Session;
 use crate::sink::Command;
 
@@ -15,29 +16,39 @@ use crate::sink::Command;
 /// whether it may continue. Errors: 5011, 5069; 50002 for another recovery model than the database has.
 pub(crate) fn alter_database(
     session: &Session,
-    (name, setting): (&str, &str),
+    (asked, setting): (&str, &str),
     out: &mut Out,
 ) -> Flow {
     let server = &session.server;
-    let name = match name.eq_ignore_ascii_case("CURRENT") {
+    let asked = match asked.eq_ignore_ascii_case("CURRENT") {
         true => session.database.as_str(),
-        false => name,
+        false => asked,
     };
     let mut known = server.database_names().into_iter();
-    let is_own = name.eq_ignore_ascii_case(&session.database);
-    let Some(name) = known
-        .find(|known| known.eq_ignore_ascii_case(name))
-        .or_else(|| is_own.then(|| session.database.clone()))
-    else {
-        let missing = message::ALTER_MISSING.with(&[&name]);
+    let is_own = asked.eq_ignore_ascii_case(&session.database);
+    if !is_own && !known.any(|known| known.eq_ignore_ascii_case(asked)) {
+        let missing = message::ALTER_MISSING.with(&[&asked]);
         return Err(vec![missing, message::ALTER_FAILED.plain()].into());
-    };
+    }
     let Some(model) = setting.strip_prefix("RECOVERY ") else {
         let text = "only the database's own server controls who may use it: nothing was changed";
         out.say(message::DETAIL.with(&[&text]))?;
         return Ok(out.done(Command::Other, None)?);
     };
-    let own = match server.is_logged(&name) {
+    // By the rule that all statements find a database by: names may differ in their case alone.
+    let found = server.database(asked);
+    let unusable = |why: Unusable| {
+        vec![
+            message::OWN.with(&[&why.text]),
+            message::ALTER_FAILED.plain(),
+        ]
+    };
+    let Some(database) = found.map_err(unusable)? else {
+        return Err(message::NOT_HERE
+            .with(&[&"ALTER DATABASE … SET RECOVERY"])
+            .into());
+    };
+    let own = match database.recovery_is_full() {
         true => "FULL",
         false => "SIMPLE",
     };

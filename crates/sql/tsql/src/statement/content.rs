@@ -5,7 +5,7 @@
 //!
 //! Invariants
 //! - FILELISTONLY has two rows, and MOVE takes both of their names. The log goes with the data wherever that goes.
-//! - The names are those of `sys.master_files`.
+//! - The names are those of `sys.master_files` for the database that was backed up.
 //!
 //! Leaves to others: reading the media (`media.rs`), and the place that MOVE names (`restore.rs`).
 
@@ -130,16 +130,20 @@ fn original(header: &SetHeader) -> &str {
     header.origin.split_once(':').map_or("", |(_, path)| path)
 }
 
-/// The place of a set's data: where it was, or of a cluster one in the default directory, since the media do not have the path of
-/// its data directory.
+/// The place of a set's data: where it was. Of a cluster the media do not have the path of its data directory, and a tree of
+/// several roots was in no single place: these have one in the default directory.
 pub(super) fn place_of(session: &Session, header: &SetHeader) -> String {
-    match header.source_kind {
-        POSTGRES => {
-            let directory = &session.server.setup.backup_directory;
-            directory.join(&header.database).display().to_string()
-        }
-        _ => original(header).to_owned(),
+    let original = original(header);
+    if header.source_kind != POSTGRES && !original.contains(" /") {
+        return original.to_owned();
     }
+    let directory = &session.server.setup.backup_directory;
+    // A foreign medium's name may be a path.
+    let name = Path::new(&header.database).file_name();
+    directory
+        .join(name.unwrap_or_default())
+        .display()
+        .to_string()
 }
 
 /// One of the two files.
@@ -160,11 +164,15 @@ fn files_of(session: &Session, media: &MediaSet, set: &SetSummary) -> Result<[Fi
     let header = &set.header;
     let original = original(header);
     let physical = place_of(session, header);
-    let known = Parts::of(media, header)?.logical;
+    // Without all stripes one file may look like all that there is; the database's name is always taken.
+    let known = match header.source_kind == FILES && !media.absent().is_empty() {
+        true => header.database.clone(),
+        false => Parts::of(media, header)?.logical,
+    };
     let (name, log) = match (header.source_kind, Path::new(original).file_name()) {
         (SQLITE, Some(name)) => (name.display().to_string(), format!("{original}-wal")),
         (POSTGRES, _) => (known, format!("{physical}/pg_wal")),
-        _ => (known, log_name(original)),
+        _ => (known, log_name(&physical)),
     };
     let (len, data) = match media.absent().is_empty() {
         true => bytes_of(media, header.position)?,

@@ -384,7 +384,8 @@ fn moved<'o>(
 ) -> Result<Option<&'o str>, Message> {
     let mut destination = None;
     for (from, to) in &options.moves {
-        let is_data = from == logical || *from == header.database;
+        let of_database = *from == header.database && !is_log_of(from, logical);
+        let is_data = from == logical || of_database;
         if !is_data && (is_log_of(from, logical) || is_log_of(from, &header.database)) {
             continue;
         }

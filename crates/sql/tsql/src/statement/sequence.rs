@@ -28,6 +28,7 @@ use longshore_pipeline::{
 
 use uuid::Uuid;
 
+use super::content::is_log_of;
 use super::device::{named_path, reach as reach_path, reachable};
 use super::options::Options;
 use super::restoring::{
@@ -284,7 +285,7 @@ pub fn differential(
         ]
         .into());
     }
-    check_moves(session, &sequence, options)?;
+    check_moves(session, (&sequence, &header.database), options)?;
     let bases = bases(session, &sequence, &from)?;
     let devices: Vec<_> = kept(&from).collect();
     let is_copy = !goes_on_archiving(
@@ -358,7 +359,7 @@ pub fn log(
     let (header, trailer) = (set.header, set.trailer.unwrap_or_default());
     check_damage(options, &trailer)?;
     check_log(&sequence, &header, &trailer, opened.device(0))?;
-    check_moves(session, &sequence, options)?;
+    check_moves(session, (&sequence, &header.database), options)?;
     let stop = stop_us(options);
     if is_passed(&sequence, stop) {
         return Err(message::STOP_PASSED.plain().into());
@@ -425,15 +426,20 @@ fn is_passed(sequence: &RestoreSequence, stop: Option<i64>) -> bool {
     stopped || stop.is_some_and(|stop| stop < reached)
 }
 
-/// The waiting directory stays in place: MOVE may repeat its path, and name no other.
+/// The waiting directory stays in place: MOVE may repeat its path, and name no other. A place for the log means nothing here,
+/// either. `database`: as the set has it.
 fn check_moves(
     session: &Session,
-    sequence: &RestoreSequence,
+    (sequence, database): (&RestoreSequence, &str),
     options: &Options,
 ) -> Result<(), Message> {
     let storage = &*session.server.setup.context.storage;
     let there = ground::real(storage, &sequence.target);
-    for (from, to) in &options.moves {
+    let data = options
+        .moves
+        .iter()
+        .filter(|(from, _)| !is_log_of(from, database));
+    for (from, to) in data {
         let path = named_path(session, to)?;
         if ground::real(storage, &path) != there {
             return Err(message::CANNOT_RESTORE_TO.with(&[from, to]));
@@ -485,7 +491,7 @@ pub fn end(session: &mut Session, name: &str, options: &Options, out: &mut Out) 
     if options.stop_at.is_some() {
         return Err(message::OPTION_UNSUPPORTED.with(&[&"stopat"]).into());
     }
-    check_moves(session, &sequence, options)?;
+    check_moves(session, (&sequence, &sequence.database), options)?;
     if options.no_recovery {
         return Ok(out.done(Command::Restore, None)?);
     }
